@@ -121,11 +121,7 @@ pub fn appraise(prospect: &Prospect, now: Time) -> Appraisal {
         (_, None) => now.after(HAND_OFF),
     };
     // A parked CPU keeps its own timers.
-    let timer = if prospect.is_parked {
-        Time::NEVER
-    } else {
-        prospect.timer.after(HAND_OFF)
-    };
+    let timer = if prospect.is_parked { Time::NEVER } else { prospect.timer.after(HAND_OFF) };
     match lone.min(timer) {
         Time::NEVER => Appraisal::Nothing,
         due if due <= now => Appraisal::Work,
@@ -150,66 +146,33 @@ mod tests {
 
     fn waiting(clock: Span, length: usize) -> Waiting {
         let clock = Vtime::ZERO.plus(Vspan::of(clock, Weight::MIN));
-        Waiting {
-            smallest: Some(Smallest {
-                group: GroupId::new(1),
-                clock,
-            }),
-            length,
-        }
+        Waiting { smallest: Some(Smallest { group: GroupId::new(1), clock }), length }
     }
 
     fn look_at(mine: Waiting, theirs: Waiting) -> Look {
-        look(
-            &mine,
-            &theirs,
-            theirs.smallest.unwrap().clock,
-            SLICE,
-            Weight::MIN,
-        )
+        look(&mine, &theirs, theirs.smallest.unwrap().clock, SLICE, Weight::MIN)
     }
 
     #[test]
     fn a_group_behind_by_more_than_a_slice_is_pulled() {
         let mine = waiting(Span::from_millis(10), 1);
-        assert_eq!(
-            look_at(mine, waiting(Span::from_millis(8), 1)),
-            Look::Pull(PullReason::Behind)
-        );
+        assert_eq!(look_at(mine, waiting(Span::from_millis(8), 1)), Look::Pull(PullReason::Behind));
         assert_eq!(look_at(mine, waiting(Span::from_millis(9), 1)), Look::Leave);
     }
 
     #[test]
     fn a_longer_queue_is_pulled_from_only_if_its_group_is_not_ahead() {
         let mine = waiting(Span::from_millis(10), 1);
-        assert_eq!(
-            look_at(mine, waiting(Span::from_millis(10), 3)),
-            Look::Pull(PullReason::Longer)
-        );
-        assert_eq!(
-            look_at(mine, waiting(Span::from_millis(10), 2)),
-            Look::Leave
-        );
-        assert_eq!(
-            look_at(mine, waiting(Span::from_millis(11), 3)),
-            Look::Leave
-        );
+        assert_eq!(look_at(mine, waiting(Span::from_millis(10), 3)), Look::Pull(PullReason::Longer));
+        assert_eq!(look_at(mine, waiting(Span::from_millis(10), 2)), Look::Leave);
+        assert_eq!(look_at(mine, waiting(Span::from_millis(11), 3)), Look::Leave);
     }
 
     #[test]
     fn a_stale_published_clock_leads_to_nothing() {
         let mine = waiting(Span::from_millis(10), 1);
         let theirs = waiting(Span::ZERO, 1);
-        assert_eq!(
-            look(
-                &mine,
-                &theirs,
-                mine.smallest.unwrap().clock,
-                SLICE,
-                Weight::MIN
-            ),
-            Look::Leave
-        );
+        assert_eq!(look(&mine, &theirs, mine.smallest.unwrap().clock, SLICE, Weight::MIN), Look::Leave);
     }
 
     fn prospect() -> Prospect {
@@ -224,57 +187,24 @@ mod tests {
 
     #[test]
     fn a_lone_wake_is_left_to_its_cpu_for_a_while() {
-        let lone = Prospect {
-            inbox: InboxHint::One,
-            ..prospect()
-        };
+        let lone = Prospect { inbox: InboxHint::One, ..prospect() };
         let early = Time::from_nanos(10_000);
-        assert_eq!(
-            appraise(&lone, early),
-            Appraisal::Later(Time::ZERO.after(HAND_OFF))
-        );
+        assert_eq!(appraise(&lone, early), Appraisal::Later(Time::ZERO.after(HAND_OFF)));
         assert_eq!(appraise(&lone, Time::ZERO.after(HAND_OFF)), Appraisal::Work);
-        assert_eq!(
-            appraise(
-                &Prospect {
-                    inbox: InboxHint::Many,
-                    ..prospect()
-                },
-                early
-            ),
-            Appraisal::Work
-        );
+        assert_eq!(appraise(&Prospect { inbox: InboxHint::Many, ..prospect() }, early), Appraisal::Work);
     }
 
     #[test]
     fn an_overdue_timer_of_a_busy_cpu_is_work() {
         let due = Time::from_nanos(1_000_000);
-        let timer = Prospect {
-            timer: due,
-            ..prospect()
-        };
-        assert_eq!(
-            appraise(&timer, Time::ZERO),
-            Appraisal::Later(due.after(HAND_OFF))
-        );
+        let timer = Prospect { timer: due, ..prospect() };
+        assert_eq!(appraise(&timer, Time::ZERO), Appraisal::Later(due.after(HAND_OFF)));
         assert_eq!(appraise(&timer, due.after(HAND_OFF)), Appraisal::Work);
-        assert_eq!(
-            appraise(
-                &Prospect {
-                    is_parked: true,
-                    ..timer
-                },
-                due.after(SLICE)
-            ),
-            Appraisal::Nothing
-        );
+        assert_eq!(appraise(&Prospect { is_parked: true, ..timer }, due.after(SLICE)), Appraisal::Nothing);
     }
 
     #[test]
     fn a_pull_takes_half_and_never_more_than_the_bound() {
-        assert_eq!(
-            [0, 1, 2, 3, 10, 64, 1000].map(pull_count),
-            [0, 1, 1, 2, 5, 32, 32]
-        );
+        assert_eq!([0, 1, 2, 3, 10, 64, 1000].map(pull_count), [0, 1, 1, 2, 5, 32, 32]);
     }
 }

@@ -56,9 +56,7 @@ pub struct Histogram {
 
 impl Default for Histogram {
     fn default() -> Self {
-        Histogram {
-            counts: alloc::vec![0; BUCKETS],
-        }
+        Histogram { counts: alloc::vec![0; BUCKETS] }
     }
 }
 
@@ -91,9 +89,7 @@ impl Histogram {
     /// An upper bound of the given quantile, `per_mille` of 1,000, to within a quarter; zero if nothing was counted.
     pub fn quantile_upper(&self, per_mille: u32) -> Span {
         let total = self.count();
-        let rank = (u128::from(total) * u128::from(per_mille.min(1000)))
-            .div_ceil(1000)
-            .max(1);
+        let rank = (u128::from(total) * u128::from(per_mille.min(1000))).div_ceil(1000).max(1);
         let mut seen = 0u128;
         for (bucket, count) in self.counts.iter().enumerate() {
             seen += u128::from(*count);
@@ -122,10 +118,7 @@ mod tests {
     #[test]
     fn edges_grow_and_bound_their_buckets() {
         for bucket in 1..BUCKETS {
-            assert!(
-                upper_edge(bucket) > upper_edge(bucket - 1),
-                "bucket {bucket}"
-            );
+            assert!(upper_edge(bucket) > upper_edge(bucket - 1), "bucket {bucket}");
             let first = Span::from_nanos(upper_edge(bucket - 1).as_nanos() + 1);
             assert_eq!(bucket_of(first), bucket);
         }

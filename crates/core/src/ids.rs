@@ -28,11 +28,7 @@ impl CpuId {
 
 impl fmt::Display for CpuId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if *self == CpuId::OUTSIDE {
-            f.write_str("outside")
-        } else {
-            write!(f, "{}", self.0)
-        }
+        if *self == CpuId::OUTSIDE { f.write_str("outside") } else { write!(f, "{}", self.0) }
     }
 }
 

@@ -34,10 +34,7 @@ pub enum Switch {
 }
 
 /// Every switch with its legal values, the default first.
-pub const ALL: &[(&str, &[&str])] = &[
-    ("claim", &["try-victim", "block"]),
-    ("look_around", &["on", "off"]),
-];
+pub const ALL: &[(&str, &[&str])] = &[("claim", &["try-victim", "block"]), ("look_around", &["on", "off"])];
 
 impl Switch {
     /// The switch called `name` set to `value`.
@@ -124,17 +121,7 @@ mod tests {
 
     #[test]
     fn errors_list_what_there_is() {
-        assert!(
-            Switch::parse("clam", "block")
-                .unwrap_err()
-                .to_string()
-                .contains("`claim`")
-        );
-        assert!(
-            Switch::parse("claim", "maybe")
-                .unwrap_err()
-                .to_string()
-                .contains("`try-victim`")
-        );
+        assert!(Switch::parse("clam", "block").unwrap_err().to_string().contains("`claim`"));
+        assert!(Switch::parse("claim", "maybe").unwrap_err().to_string().contains("`try-victim`"));
     }
 }

@@ -34,10 +34,7 @@ impl Span {
     }
 
     /// Its length in seconds.
-    #[expect(
-        clippy::cast_precision_loss,
-        reason = "for people to read, never for decisions"
-    )]
+    #[expect(clippy::cast_precision_loss, reason = "for people to read, never for decisions")]
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e9
     }
@@ -114,10 +111,6 @@ impl Time {
 
 impl fmt::Debug for Time {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if *self == Time::NEVER {
-            f.write_str("never")
-        } else {
-            write!(f, "+{:?}", Span(self.0))
-        }
+        if *self == Time::NEVER { f.write_str("never") } else { write!(f, "+{:?}", Span(self.0)) }
     }
 }

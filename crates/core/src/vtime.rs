@@ -25,11 +25,7 @@ impl Vspan {
         let wide = (service.as_nanos() as u128) << FRACTION_BITS;
         let divided = wide / weight.get() as u128;
         // A single charge of more than a quarter of the range would make comparisons meaningless.
-        if divided > (u64::MAX >> 2) as u128 {
-            Vspan(u64::MAX >> 2)
-        } else {
-            Vspan(low_bits(divided))
-        }
+        if divided > (u64::MAX >> 2) as u128 { Vspan(u64::MAX >> 2) } else { Vspan(low_bits(divided)) }
     }
 
     /// In units of the fixed point.
@@ -49,10 +45,7 @@ impl Vspan {
     }
 }
 
-#[expect(
-    clippy::cast_possible_truncation,
-    reason = "the caller has checked that it fits"
-)]
+#[expect(clippy::cast_possible_truncation, reason = "the caller has checked that it fits")]
 const fn low_bits(value: u128) -> u64 {
     value as u64
 }

@@ -19,11 +19,7 @@ impl Weight {
     /// # Errors
     /// If `value` is 0 or above 10,000.
     pub const fn new(value: u32) -> Result<Self, WeightOutOfRange> {
-        if value >= Self::MIN.0 && value <= Self::MAX.0 {
-            Ok(Weight(value))
-        } else {
-            Err(WeightOutOfRange(value))
-        }
+        if value >= Self::MIN.0 && value <= Self::MAX.0 { Ok(Weight(value)) } else { Err(WeightOutOfRange(value)) }
     }
 
     /// Its value, 1 to 10,000.
@@ -50,13 +46,7 @@ pub struct WeightOutOfRange(pub u32);
 
 impl fmt::Display for WeightOutOfRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "weight {} is out of range: expected {} to {}",
-            self.0,
-            Weight::MIN,
-            Weight::MAX
-        )
+        write!(f, "weight {} is out of range: expected {} to {}", self.0, Weight::MIN, Weight::MAX)
     }
 }
 

@@ -42,12 +42,7 @@ struct Member {
 
 impl Member {
     fn entry(self, key: Vtime) -> Entry {
-        Entry {
-            key,
-            group: self.group,
-            slot: self.slot,
-            stamp: self.stamp,
-        }
+        Entry { key, group: self.group, slot: self.slot, stamp: self.stamp }
     }
 }
 
@@ -65,11 +60,7 @@ struct Entry {
 impl Ord for Entry {
     fn cmp(&self, other: &Self) -> Ordering {
         // Reversed, since the standard heap keeps its largest on top.
-        other
-            .key
-            .ahead_of(self.key)
-            .cmp(&0)
-            .then_with(|| other.group.cmp(&self.group))
+        other.key.ahead_of(self.key).cmp(&0).then_with(|| other.group.cmp(&self.group))
     }
 }
 
@@ -88,20 +79,11 @@ impl Children {
         }
         debug_assert_eq!(self.places[index], NOWHERE, "Q1: a child waits once");
         self.places[index] = Slot::at(self.members.len()).0;
-        self.members.push(Member {
-            slot,
-            group,
-            stamp: self.stamps,
-        });
+        self.members.push(Member { slot, group, stamp: self.stamps });
         if let Some(heap) = &mut self.heap {
             // Its clock is not known here. The smallest key there is makes the next look read it.
             let key = heap.peek().map_or(Vtime::ZERO, |top| top.key);
-            heap.push(Entry {
-                key,
-                group,
-                slot,
-                stamp: self.stamps,
-            });
+            heap.push(Entry { key, group, slot, stamp: self.stamps });
         }
     }
 
@@ -148,48 +130,30 @@ impl Children {
     }
 
     fn build(&mut self, clock: impl Fn(GroupId) -> Vtime) {
-        let entry = |member: &Member| Entry {
-            key: clock(member.group),
-            group: member.group,
-            slot: member.slot,
-            stamp: member.stamp,
-        };
-        self.heap = Some(self.members.iter().map(entry).collect());
+        self.fresh.clear();
+        self.heap = Some(self.members.iter().map(|member| member.entry(clock(member.group))).collect());
+    }
+
+    /// The keys as they are stored, for checks of I4. Empty while the children are scanned.
+    pub(super) fn keys(&self) -> impl Iterator<Item = (GroupId, Vtime)> + '_ {
+        let is_current = |entry: &&Entry| self.members.iter().any(|member| member.stamp == entry.stamp);
+        self.heap.iter().flatten().filter(is_current).map(|entry| (entry.group, entry.key))
     }
 
     /// Renews stale keys until the top is current. Ends: each turn drops a void entry or renews one, and after as many
     /// renewals as there are children (their clocks move meanwhile) the least of them is taken.
-    fn renew(
-        &mut self,
-        group: impl Fn(Slot) -> GroupId,
-        clock: impl Fn(GroupId) -> Vtime,
-    ) -> Option<Slot> {
+    fn renew(&mut self, group: impl Fn(Slot) -> GroupId, clock: impl Fn(GroupId) -> Vtime) -> Option<Slot> {
         let heap = self.heap.as_mut()?;
-        heap.extend(
-            self.fresh
-                .drain(..)
-                .map(|member| member.entry(clock(member.group))),
-        );
+        heap.extend(self.fresh.drain(..).map(|member| member.entry(clock(member.group))));
         let (mut renewals, mut least) = (0, None::<Entry>);
         while let Some(top) = heap.peek().copied() {
-            let place = self
-                .places
-                .get(top.slot.index())
-                .copied()
-                .unwrap_or(NOWHERE);
-            let is_current = self
-                .members
-                .get(place as usize)
-                .is_some_and(|member| member.stamp == top.stamp);
+            let place = self.places.get(top.slot.index()).copied().unwrap_or(NOWHERE);
+            let is_current = self.members.get(place as usize).is_some_and(|member| member.stamp == top.stamp);
             if !is_current {
                 heap.pop();
                 continue;
             }
-            debug_assert_eq!(
-                group(top.slot),
-                top.group,
-                "Q1: a stamp names one stay of one group"
-            );
+            debug_assert_eq!(group(top.slot), top.group, "Q1: a stamp names one stay of one group");
             let now = clock(top.group);
             if !top.key.is_before(now) {
                 return Some(top.slot);

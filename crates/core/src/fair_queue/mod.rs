@@ -164,10 +164,7 @@ impl<G, T> FairQueue<G, T> {
     /// # Panics
     /// If `slot` is the root or was removed.
     pub fn payload(&self, slot: Slot) -> &G {
-        self.nodes[slot.index()]
-            .payload
-            .as_ref()
-            .expect("the slot of a live node")
+        self.nodes[slot.index()].payload.as_ref().expect("the slot of a live node")
     }
 
     /// What the owner keeps for this node.
@@ -175,10 +172,7 @@ impl<G, T> FairQueue<G, T> {
     /// # Panics
     /// If `slot` is the root or was removed.
     pub fn payload_mut(&mut self, slot: Slot) -> &mut G {
-        self.nodes[slot.index()]
-            .payload
-            .as_mut()
-            .expect("the slot of a live node")
+        self.nodes[slot.index()].payload.as_mut().expect("the slot of a live node")
     }
 
     /// The group of this node.
@@ -237,11 +231,7 @@ impl<G, T> FairQueue<G, T> {
     }
 
     /// The waiting child of `parent` with the smallest clock.
-    pub fn smallest_child(
-        &mut self,
-        parent: Slot,
-        clock: impl Fn(GroupId) -> Vtime,
-    ) -> Option<Slot> {
+    pub fn smallest_child(&mut self, parent: Slot, clock: impl Fn(GroupId) -> Vtime) -> Option<Slot> {
         let mut children = core::mem::take(&mut self.nodes[parent.index()].children);
         let smallest = children.smallest(|slot| self.nodes[slot.index()].group, clock);
         self.nodes[parent.index()].children = children;
@@ -249,11 +239,7 @@ impl<G, T> FairQueue<G, T> {
     }
 
     /// Reports the edges since the last call, and hands back what was kept for groups that have left the queue.
-    pub fn settle_counts(
-        &mut self,
-        mut edge: impl FnMut(GroupId, Edge),
-        mut gone: impl FnMut(GroupId, G),
-    ) {
+    pub fn settle_counts(&mut self, mut edge: impl FnMut(GroupId, Edge), mut gone: impl FnMut(GroupId, G)) {
         while let Some(slot) = self.dirty.pop() {
             let node = &mut self.nodes[slot.index()];
             node.is_dirty = false;
@@ -294,10 +280,7 @@ impl<G, T> FairQueue<G, T> {
 
     /// The groups that are counted as waiting here, for checks.
     pub fn counted(&self) -> impl Iterator<Item = GroupId> + '_ {
-        self.nodes
-            .iter()
-            .filter(|node| node.is_counted)
-            .map(|node| node.group)
+        self.nodes.iter().filter(|node| node.is_counted).map(|node| node.group)
     }
 
     /// The keys that the order of the groups at the top has stored, for checks of I4.

@@ -33,15 +33,7 @@ fn tasks_of_one_group_leave_in_the_order_they_came() {
     let mut queue = FairQueue::default();
     (0..3).for_each(|task| push(&mut queue, 0, task));
     let slot = queue.pick(|_| Vtime::ZERO).unwrap();
-    assert_eq!(
-        [
-            queue.pop(slot),
-            queue.pop(slot),
-            queue.pop(slot),
-            queue.pop(slot)
-        ],
-        [Some(0), Some(1), Some(2), None]
-    );
+    assert_eq!([queue.pop(slot), queue.pop(slot), queue.pop(slot), queue.pop(slot)], [Some(0), Some(1), Some(2), None]);
 }
 
 #[test]
@@ -101,18 +93,8 @@ fn a_tree_is_descended_by_clock_at_each_level() {
         queue.push(leaf, 0u32);
     }
     let slot = queue.pick(|group| at(clocks[group.index()])).unwrap();
-    assert_eq!(
-        queue.group(slot),
-        id(2),
-        "the parent's clock decides before the child's"
-    );
-    assert_eq!(
-        queue
-            .path(slot)
-            .map(|slot| queue.group(slot))
-            .collect::<Vec<_>>(),
-        [id(2), id(0)]
-    );
+    assert_eq!(queue.group(slot), id(2), "the parent's clock decides before the child's");
+    assert_eq!(queue.path(slot).map(|slot| queue.group(slot)).collect::<Vec<_>>(), [id(2), id(0)]);
     queue.pop(slot);
     let mut gone = alloc::vec![];
     queue.settle_counts(|_, _| {}, |group, ()| gone.push(group));
@@ -159,9 +141,7 @@ fn check(groups: usize, ops: Vec<Op>, exact: bool) {
                 fell += nanos;
             }
             Op::Settle => {
-                let edge = |group, edge| {
-                    *counted.entry(group).or_default() += if edge == Edge::Up { 1 } else { -1 }
-                };
+                let edge = |group, edge| *counted.entry(group).or_default() += if edge == Edge::Up { 1 } else { -1 };
                 queue.settle_counts(edge, |_, ()| {});
                 for group in 0..groups {
                     assert_eq!(
@@ -188,11 +168,7 @@ fn check(groups: usize, ops: Vec<Op>, exact: bool) {
                 }
             }
         }
-        assert_eq!(
-            queue.len(),
-            model.values().map(VecDeque::len).sum::<usize>(),
-            "Q4"
-        );
+        assert_eq!(queue.len(), model.values().map(VecDeque::len).sum::<usize>(), "Q4");
     }
 }
 
