@@ -27,9 +27,6 @@ fn main() {
     print_cost("quanta raw", || counter.raw());
     print_cost("quanta now", || counter.now());
     print_drift("quanta", || counter.now(), |from, to| (to - from).as_nanos());
-    print_drift("MonotonicClock, uncorrected", || clock.now(), |from, to| u128::from(to - from));
-    black_box(clock.now());
-    print_drift("again", || clock.now(), |from, to| u128::from(to - from));
     print_drift("MonotonicClock, corrected", || clock.now(), |from, to| u128::from(to - from));
     print_cost("MonotonicClock, corrected", || clock.now());
     print_cost("thread_cpu_time", clock::thread_cpu_time);
