@@ -90,7 +90,7 @@ fn compute_steps(count: u64) {
 fn mixed(count: u64) -> u64 {
     // Any odd constant with bits all over: the golden ratio's.
     const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
-    (0..count).fold(count, |value, step| (value ^ (value >> 29) ^ step).wrapping_mul(FACTOR))
+    (0..count).fold(FACTOR, |value, step| (value ^ (value >> 29) ^ step).wrapping_mul(FACTOR))
 }
 
 #[cfg(test)]
