@@ -72,7 +72,7 @@ impl Runtime {
             *running.count.lock() += 1;
             let thread = thread::Builder::new().name(format!("{name}-{index}"));
             let thread = stack_size.into_iter().fold(thread, thread::Builder::stack_size);
-            match thread.spawn(move || worker.run(&report, &running)) {
+            match thread.spawn(move || worker.run(report, &running)) {
                 Ok(thread) => runtime.workers.push(thread),
                 Err(error) => {
                     // The drivers that exist stop as the runtime is dropped; this one's CPU is never driven.
@@ -198,10 +198,11 @@ struct Worker {
 }
 
 impl Worker {
-    fn run(mut self, report: &mpsc::Sender<Result<(), BuildError>>, running: &Running) {
+    fn run(mut self, report: mpsc::Sender<Result<(), BuildError>>, running: &Running) {
         let pinned = self.plan.as_ref().map_or(Ok(()), |plan| plan.pin_current_thread(self.index));
         // The starter hangs up when another worker could not be started; it stops this one too.
-        drop(report.send(pinned.map_err(BuildError::from)));
+        let _ = report.send(pinned.map_err(BuildError::from));
+        drop(report);
         let guard = AbortOnPanic;
         drive(&mut self.driver, self.machine.host(), &self.parker);
         api::note_worker_ends();
