@@ -12,10 +12,7 @@ use serde::Serialize;
 use super::Measured;
 use super::error::BenchError;
 use super::statistics::{Pair, Summary, Verdict, ratios};
-use super::target::{Rt, Setup, Tokio};
-
-/// The target whose figures stand above the line of a ratio.
-const OURS: &str = "evenkeel";
+use super::target::{OURS, Rt, Setup, Tokio};
 
 /// A file that is replaced as a whole or not at all.
 #[derive(Debug)]

@@ -31,8 +31,12 @@ use std::process::ExitCode;
 use std::thread;
 
 use error::BenchError;
+#[cfg(feature = "bench-evenkeel")]
+use on_evenkeel::Evenkeel;
 use registry::{Bench, Row};
 use size::Size;
+#[cfg(feature = "bench-evenkeel")]
+use target::Rt;
 use target::{Setup, Switch};
 
 /// What `evenkeel bench` takes.
@@ -95,6 +99,8 @@ fn run(args: BenchArgs, size: Size, out: &mut impl Write) -> Result<(), BenchErr
     let file = args.json.map(json::File::check).transpose()?;
     let workers = args.workers.unwrap_or_else(default_workers);
     let setup = Setup { workers, switches: args.switches, size };
+    #[cfg(feature = "bench-evenkeel")]
+    try_switches(&setup)?;
     let mut measured = Vec::new();
     table::header(out, &setup, args.repeat).map_err(BenchError::Print)?;
     for bench in benches {
@@ -124,6 +130,15 @@ fn repeat(bench: &Bench, setup: &Setup, times: NonZeroU32) -> Result<Vec<Measure
         }
     }
     Ok(measured)
+}
+
+/// Finds out before the runs whether Evenkeel takes the switches.
+#[cfg(feature = "bench-evenkeel")]
+fn try_switches(setup: &Setup) -> Result<(), BenchError> {
+    if setup.switches.is_empty() {
+        return Ok(());
+    }
+    Evenkeel::build(setup).map(drop)
 }
 
 /// One for each CPU that this process may use, or one if the system does not say.

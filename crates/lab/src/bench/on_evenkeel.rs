@@ -5,13 +5,13 @@ use std::future::Future;
 use evenkeel::{Group, JoinError, JoinHandle, Runtime};
 
 use super::error::BenchError;
-use super::target::{Grouped, Rt, Setup};
+use super::target::{Grouped, OURS, Rt, Setup};
 
 /// Evenkeel on threads.
 pub(super) struct Evenkeel(Runtime);
 
 impl Rt for Evenkeel {
-    const NAME: &'static str = "evenkeel";
+    const NAME: &'static str = OURS;
 
     type Lost = JoinError;
     type Join<T: Send + 'static> = JoinHandle<T>;

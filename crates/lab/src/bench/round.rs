@@ -66,7 +66,6 @@ pub(super) fn complete(done: u64, expected: u64) -> Result<(), BenchError> {
 }
 
 /// Turns a target's reason for a missing result into ours.
-#[expect(reason = "it is what `map_err` hands over")]
 pub(super) fn lost<R: Rt>(why: R::Lost) -> BenchError {
     BenchError::Task { on: R::NAME, why: why.to_string() }
 }

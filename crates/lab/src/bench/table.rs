@@ -5,10 +5,7 @@ use std::num::NonZeroU32;
 
 use super::Measured;
 use super::statistics::{Pair, Summary, Verdict, ratios};
-use super::target::{Rt, Setup, Tokio};
-
-/// The target that the others are measured against comes last.
-const OURS: &str = "evenkeel";
+use super::target::{OURS, Rt, Setup, Tokio};
 
 /// What stands where there is no figure.
 const NONE: &str = "-";
@@ -51,7 +48,7 @@ fn values<'a>(row: &'a Measured, target: &str) -> &'a [f64] {
 
 fn line(out: &mut impl Write, cells: [&str; 6]) -> io::Result<()> {
     let [name, unit, ours, theirs, ratio, verdict] = cells;
-    writeln!(out, "{name:<22} {unit:<13} {ours:>22} {theirs:>22} {ratio:>18}  {verdict}")
+    writeln!(out, "{name:<23} {unit:<13} {ours:>22} {theirs:>22} {ratio:>18}  {verdict}")
 }
 
 /// Median and range, as `median (min..max)`.

@@ -11,6 +11,9 @@ use std::str::FromStr;
 use super::error::BenchError;
 use super::size::Size;
 
+/// The name of the target that stands above the line of every ratio.
+pub(super) const OURS: &str = "evenkeel";
+
 /// A runtime that benchmarks run on. Dropping it ends its workers.
 pub(super) trait Rt: Sized + 'static {
     /// The name in tables and files.
@@ -45,7 +48,7 @@ pub(super) trait Rt: Sized + 'static {
 /// A runtime with groups.
 pub(super) trait Grouped: Rt {
     /// A cheap handle of a group.
-    type Group: Send + 'static;
+    type Group: Send + Sync + 'static;
 
     /// A new group of the default weight.
     fn group(&self, name: String) -> Result<Self::Group, BenchError>;

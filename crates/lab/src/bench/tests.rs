@@ -115,6 +115,37 @@ fn an_unknown_name_is_refused_before_anything_runs() {
     assert!(out.is_empty());
 }
 
+#[cfg(feature = "bench-evenkeel")]
+#[test]
+fn an_unknown_switch_is_refused_before_anything_runs() {
+    for switch in ["clam=block", "claim=blok"] {
+        let mut out = Vec::new();
+        let refused = run(args(&["yield_many", "--set", switch]), Size::tiny(), &mut out).unwrap_err();
+        assert_eq!(refused.exit_code(), 2);
+        assert!(refused.to_string().contains(switch), "{refused}");
+        assert!(out.is_empty());
+    }
+}
+
+#[cfg(feature = "bench-evenkeel")]
+#[test]
+fn a_row_of_both_targets_has_a_ratio_in_the_file() {
+    let scratch = Scratch::new("ratio");
+    let path = scratch.file("figures.json");
+    let asked = args(&["yield_many", "--repeat", "3", "--set", "claim=try-victim", "--json", &path]);
+    run(asked, Size::tiny(), &mut Vec::new()).unwrap();
+    let objects: Vec<serde_json::Value> = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+    let [ours, theirs, ratio] = &objects[..] else { panic!("{objects:?}") };
+    assert_eq!([&ours["on"], &theirs["on"], &ratio["on"]], ["evenkeel", "tokio", "evenkeel/tokio"]);
+    assert_eq!(ours["switches"], serde_json::json!({ "claim": "try-victim" }));
+    assert_eq!(theirs["switches"], serde_json::json!({}));
+    assert!(ratio["verdict"].is_string());
+    for run in 0..3 {
+        let of = |object: &serde_json::Value| object["values"][run].as_f64().unwrap();
+        assert!((of(ratio) * of(theirs) / of(ours) - 1.0).abs() < 1e-9, "run {run}");
+    }
+}
+
 #[test]
 fn no_workers_and_no_runs_are_refused() {
     for bad in [["--workers", "0"], ["--repeat", "0"], ["--set", "claim"]] {
