@@ -6,10 +6,8 @@
 //! Knows nothing of scenarios and of how to compute honestly for a while: nothing here computes.
 
 mod error;
-#[cfg(feature = "bench-evenkeel")]
 mod groups;
 mod json;
-#[cfg(feature = "bench-evenkeel")]
 mod on_evenkeel;
 mod outside;
 mod passing;
@@ -31,11 +29,9 @@ use std::process::ExitCode;
 use std::thread;
 
 use error::BenchError;
-#[cfg(feature = "bench-evenkeel")]
 use on_evenkeel::Evenkeel;
 use registry::{Bench, Row};
 use size::Size;
-#[cfg(feature = "bench-evenkeel")]
 use target::Rt;
 use target::{Setup, Switch};
 
@@ -99,7 +95,6 @@ fn run(args: BenchArgs, size: Size, out: &mut impl Write) -> Result<(), BenchErr
     let file = args.json.map(json::File::check).transpose()?;
     let workers = args.workers.unwrap_or_else(default_workers);
     let setup = Setup { workers, switches: args.switches, size };
-    #[cfg(feature = "bench-evenkeel")]
     try_switches(&setup)?;
     let mut measured = Vec::new();
     table::header(out, &setup, args.repeat).map_err(BenchError::Print)?;
@@ -133,7 +128,6 @@ fn repeat(bench: &Bench, setup: &Setup, times: NonZeroU32) -> Result<Vec<Measure
 }
 
 /// Finds out before the runs whether Evenkeel takes the switches.
-#[cfg(feature = "bench-evenkeel")]
 fn try_switches(setup: &Setup) -> Result<(), BenchError> {
     if setup.switches.is_empty() {
         return Ok(());

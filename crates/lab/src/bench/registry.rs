@@ -1,9 +1,7 @@
 //! The benchmarks by name, and which runtimes each runs on.
 
 use super::error::BenchError;
-#[cfg(feature = "bench-evenkeel")]
 use super::groups;
-#[cfg(feature = "bench-evenkeel")]
 use super::on_evenkeel::Evenkeel;
 use super::round::Run;
 use super::target::{Rt, Tokio};
@@ -41,7 +39,6 @@ macro_rules! on {
 macro_rules! both {
     ($($run:ident)::+) => {
         &[
-            #[cfg(feature = "bench-evenkeel")]
             on!(Evenkeel: $($run)::+::<Evenkeel>),
             on!(Tokio: $($run)::+::<Tokio>),
         ]
@@ -75,7 +72,6 @@ pub(super) const ALL: &[Bench] = &[
         rows: &[row("wakes_1000_cpu", "CPU us/wake"), row("wakes_1000_switches", "switches/wake")],
         runs: both!(outside::wakes),
     },
-    #[cfg(feature = "bench-evenkeel")]
     Bench {
         name: "groups_1000",
         rows: &[

@@ -115,7 +115,6 @@ fn an_unknown_name_is_refused_before_anything_runs() {
     assert!(out.is_empty());
 }
 
-#[cfg(feature = "bench-evenkeel")]
 #[test]
 fn an_unknown_switch_is_refused_before_anything_runs() {
     for switch in ["clam=block", "claim=blok"] {
@@ -127,7 +126,6 @@ fn an_unknown_switch_is_refused_before_anything_runs() {
     }
 }
 
-#[cfg(feature = "bench-evenkeel")]
 #[test]
 fn a_row_of_both_targets_has_a_ratio_in_the_file() {
     let scratch = Scratch::new("ratio");
