@@ -1,0 +1,283 @@
+//! One CPU's state, and which lock or owner protects each part of it.
+//!
+//! Knows nothing of decisions: it is what they work on.
+
+use crate::group::GroupPort;
+use crate::host::{At, Host, Lock, Shared, Site};
+use crate::idle::{ParkWord, Place};
+use crate::inbox::Inbox;
+use crate::ownership::Ownership;
+use crate::table::Table;
+use crate::task::{Registry, Runnable};
+use crate::timer::{Timer, Timers};
+use crossbeam_queue::SegQueue;
+use crossbeam_utils::CachePadded;
+use evenkeel_core::balance::{Prospect, Smallest, Waiting};
+use evenkeel_core::fair_queue::FairQueue;
+use evenkeel_core::histogram::{BUCKETS, Histogram, bucket_of};
+use evenkeel_core::stats::CpuStats;
+use evenkeel_core::{CpuId, GroupId, Span, Time, Vtime};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Field key: (c) set once · (q) under the queue lock · (q/r) stored under the lock, read racily as a hint ·
+/// (o/r) stored by the owner, read racily · (a) its own protocol, see there
+pub(crate) struct Cpu<H: Host> {
+    pub(crate) id: CpuId,                                      // (c)
+    pub(crate) place: Place,                                   // (c)
+    queue: CachePadded<H::Lock<RunQueue>>,                     // (q)
+    pub(crate) inbox: CachePadded<Inbox<H::Shared, Runnable>>, // (a)
+    pub(crate) timer_inbox: SegQueue<Arc<Timer>>,              // (a)
+    pub(crate) park: CachePadded<ParkWord<H::Shared>>,         // (a)
+    pub(crate) owner: Ownership<H::Shared>,                    // (a)
+    pub(crate) waiting: CachePadded<PublishedWaiting<H>>,      // (q/r)
+    pub(crate) poll: CachePadded<PublishedPoll<H>>,            // (o/r)
+    pub(crate) counters: CachePadded<Counters<H>>,             // (o/r)
+}
+
+/// What waits on a CPU.
+pub(crate) struct RunQueue {
+    pub(crate) fair: FairQueue<Share, Runnable>,
+    /// The group whose slice it is, and its clock at the pick.
+    pub(crate) running: Option<Smallest>,
+    /// A more deserving group came meanwhile: the slice is to end at the next poll boundary.
+    pub(crate) is_cut: bool,
+    pub(crate) timers: Timers,
+    pub(crate) registry: Registry,
+}
+
+/// What a CPU keeps for a group while it has tasks here.
+#[derive(Debug)]
+pub(crate) struct Share {
+    pub(crate) port: Arc<GroupPort>,
+    pub(crate) tally: Tally,
+}
+
+/// Counted here, published at the end of a slice.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    pub(crate) polls: u64,
+    pub(crate) run: Span,
+    waits: [(u16, u16); TALLY_BUCKETS],
+    used: usize,
+}
+
+/// Waits of one slice mostly fall into a few buckets of the histogram.
+const TALLY_BUCKETS: usize = 8;
+
+impl Tally {
+    /// Counts a poll with the time that its task waited for it. False if the tally must be published first.
+    pub(crate) fn try_count(&mut self, wait: Span) -> bool {
+        let bucket = u16::try_from(bucket_of(wait)).expect("a histogram has fewer than 2^16 buckets");
+        let place = self.waits[..self.used].iter().position(|(known, count)| *known == bucket && *count < u16::MAX);
+        match place {
+            Some(place) => self.waits[place].1 += 1,
+            None if self.used < TALLY_BUCKETS => {
+                self.waits[self.used] = (bucket, 1);
+                self.used += 1;
+            }
+            None => return false,
+        }
+        self.polls += 1;
+        true
+    }
+
+    /// Adds what was counted to the group's row.
+    pub(crate) fn publish<H: Host>(&mut self, at: At, table: &Table<H>, group: GroupId) {
+        if self.polls == 0 && self.run == Span::ZERO {
+            return;
+        }
+        let row = table.row(group);
+        row.polls.fetch_add(at, self.polls, Relaxed);
+        row.run.fetch_add(at, self.run.as_nanos(), Relaxed);
+        let waits = self.waits[..self.used].iter();
+        row.add_waits(at, waits.map(|(bucket, count)| (usize::from(*bucket), u64::from(*count))));
+        *self = Tally::default();
+    }
+}
+
+/// What a CPU publishes of its queue: the group with the smallest clock that waits, and how many tasks do.
+pub(crate) struct PublishedWaiting<H: Host> {
+    /// Its id plus one; 0 if nothing waits. Read apart from the clock: who acts on it reads the clock again.
+    group: H::Shared,
+    clock: H::Shared,
+    length: H::Shared,
+}
+
+/// What a CPU publishes of its poll, its timers, and its picks.
+pub(crate) struct PublishedPoll<H: Host> {
+    /// When its current poll began, in ns; 0 if it is not in a poll.
+    began: H::Shared,
+    /// The earliest deadline of its timers, in ns.
+    timer: H::Shared,
+    /// The largest clock that it has picked.
+    pub(crate) picked_max: H::Shared,
+    /// Timers of this CPU that were cancelled since the last cleaning.
+    pub(crate) cancelled: H::Shared,
+}
+
+impl<H: Host> PublishedWaiting<H> {
+    fn new() -> Self {
+        PublishedWaiting { group: H::Shared::new(0), clock: H::Shared::new(0), length: H::Shared::new(0) }
+    }
+
+    pub(crate) fn set_length(&self, at: At, length: usize) {
+        self.length.store(at, length as u64, Relaxed);
+    }
+
+    pub(crate) fn length(&self, at: At) -> usize {
+        usize::try_from(self.length.load(at, Relaxed)).unwrap_or(usize::MAX)
+    }
+
+    pub(crate) fn set_smallest(&self, at: At, smallest: Option<Smallest>) {
+        if let Some(smallest) = smallest {
+            self.clock.store(at, smallest.clock.bits(), Relaxed);
+        }
+        self.group.store(at, smallest.map_or(0, |smallest| u64::from(smallest.group.get()) + 1), Relaxed);
+    }
+
+    pub(crate) fn read(&self, at: At) -> Waiting {
+        let group = u32::try_from(self.group.load(at, Relaxed)).ok().and_then(|group| group.checked_sub(1));
+        let smallest = group.map(|group| Smallest {
+            group: GroupId::new(group),
+            clock: Vtime::from_bits(self.clock.load(at, Relaxed)),
+        });
+        Waiting { smallest, length: self.length(at) }
+    }
+}
+
+impl<H: Host> PublishedPoll<H> {
+    fn new() -> Self {
+        PublishedPoll {
+            began: H::Shared::new(0),
+            timer: H::Shared::new(Time::NEVER.as_nanos()),
+            picked_max: H::Shared::new(0),
+            cancelled: H::Shared::new(0),
+        }
+    }
+
+    pub(crate) fn set_began(&self, at: At, began: Option<Time>) {
+        self.began.store(at, began.map_or(0, |time| time.as_nanos().max(1)), Relaxed);
+    }
+
+    pub(crate) fn set_timer(&self, at: At, timer: Time) {
+        self.timer.store(at, timer.as_nanos(), Relaxed);
+    }
+
+    /// Lowers the published deadline: a timer was put into the inbox. A holder of the queue lock may overwrite it
+    /// meanwhile; it has then drained the inbox, or will.
+    pub(crate) fn lower_timer(&self, at: At, deadline: Time) {
+        if deadline.as_nanos() < self.timer.load(at, Relaxed) {
+            self.timer.store(at, deadline.as_nanos(), Relaxed);
+        }
+    }
+}
+
+impl<H: Host> Cpu<H> {
+    pub(crate) fn new(id: CpuId, place: Place) -> Self {
+        let queue = RunQueue {
+            fair: FairQueue::default(),
+            running: None,
+            is_cut: false,
+            timers: Timers::default(),
+            registry: Registry::default(),
+        };
+        Cpu {
+            id,
+            place,
+            queue: CachePadded::new(H::Lock::new(id, queue)),
+            inbox: CachePadded::default(),
+            timer_inbox: SegQueue::new(),
+            park: CachePadded::default(),
+            owner: Ownership::default(),
+            waiting: CachePadded::new(PublishedWaiting::new()),
+            poll: CachePadded::new(PublishedPoll::new()),
+            counters: CachePadded::new(Counters::new()),
+        }
+    }
+
+    pub(crate) fn queue(&self) -> &H::Lock<RunQueue> {
+        &self.queue
+    }
+
+    /// What another CPU sees of this one.
+    pub(crate) fn prospect(&self, at: At) -> Prospect {
+        let began = self.poll.began.load(at, Relaxed);
+        Prospect {
+            queued: self.waiting.length(at),
+            inbox: self.inbox.hint(at),
+            timer: Time::from_nanos(self.poll.timer.load(at, Relaxed)),
+            poll_began: (began != 0).then(|| Time::from_nanos(began)),
+            is_parked: self.park.is_parked(at),
+        }
+    }
+}
+
+/// What a CPU counts. Each word is written by its owner alone.
+pub(crate) struct Counters<H: Host> {
+    words: [H::Shared; Counter::COUNT],
+    wait: Box<[H::Shared]>,
+}
+
+/// A counter of a CPU.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Counter {
+    Polls,
+    Run,
+    StealsTried,
+    Steals,
+    Migrations,
+    Contended,
+    FailedTries,
+    Wakes,
+    EmptyWakes,
+    Parks,
+    Cuts,
+    LongPolls,
+}
+
+impl Counter {
+    const COUNT: usize = Counter::LongPolls as usize + 1;
+}
+
+impl<H: Host> Counters<H> {
+    fn new() -> Self {
+        Counters {
+            words: std::array::from_fn(|_| H::Shared::new(0)),
+            wait: (0..BUCKETS).map(|_| H::Shared::new(0)).collect(),
+        }
+    }
+
+    /// Adds to a counter of the CPU `at.cpu`, which must be the one that counts.
+    pub(crate) fn add(&self, at: At, counter: Counter, value: u64) {
+        self.words[counter as usize].bump(At { site: Site::Count, ..at }, value);
+    }
+
+    pub(crate) fn add_wait(&self, at: At, wait: Span) {
+        self.wait[bucket_of(wait)].bump(At { site: Site::Count, ..at }, 1);
+    }
+
+    pub(crate) fn stats(&self, at: At, cpu: CpuId) -> CpuStats {
+        let read = |counter: Counter| self.words[counter as usize].load(at, Relaxed);
+        let mut wait = Histogram::default();
+        for (bucket, word) in self.wait.iter().enumerate() {
+            wait.add(bucket, word.load(at, Relaxed));
+        }
+        CpuStats {
+            cpu,
+            polls: read(Counter::Polls),
+            run: Span::from_nanos(read(Counter::Run)),
+            steals_tried: read(Counter::StealsTried),
+            steals: read(Counter::Steals),
+            migrations: read(Counter::Migrations),
+            contended: read(Counter::Contended),
+            failed_tries: read(Counter::FailedTries),
+            wakes: read(Counter::Wakes),
+            empty_wakes: read(Counter::EmptyWakes),
+            parks: read(Counter::Parks),
+            cuts: read(Counter::Cuts),
+            long_polls: read(Counter::LongPolls),
+            wait,
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! From the end of one poll to the task of the next: charging, the end of slices, the pick.
+//!
+//! One lock of the own queue per poll while a slice lasts; at its end a second one, if the CPU looked around in between.
+//!
+//! Knows nothing of other CPUs but through `pull`.
+
+use super::Driver;
+use crate::cpu::{Counter, RunQueue};
+use crate::host::{CpuTime, Host, Site};
+use crate::machine::{Credit, Reservation};
+use crate::task::Runnable;
+use evenkeel_core::balance::{Smallest, Waiting};
+use evenkeel_core::fair_queue::Slot;
+use evenkeel_core::switches::LookAround;
+use evenkeel_core::{Span, Time};
+use std::sync::Arc;
+
+/// A group's turn on this CPU.
+#[derive(Debug)]
+pub(super) struct Slice {
+    slot: Slot,
+    began: Time,
+    /// One per node from the group to the top.
+    reservations: Vec<Reservation>,
+}
+
+/// The CPU time that was last compared with the time that passed.
+#[derive(Debug, Default)]
+pub(super) struct CpuTimeMark(Option<(Time, CpuTime)>);
+
+/// How often time that passed is compared with time that the thread ran: asking the kernel costs about as much as
+/// polling a small task.
+const CPU_TIME_PERIOD: Span = Span::from_millis(1);
+
+/// Whether the running group goes on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[must_use]
+enum Turn {
+    GoesOn,
+    Ends(TurnEnd),
+}
+
+/// Why a group's turn ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum TurnEnd {
+    SliceUsed,
+    Cut,
+    NothingLeft,
+}
+
+impl<H: Host> Driver<H> {
+    /// Ends the poll before, and dequeues the next task to poll.
+    pub(super) fn dispatch(&mut self, now: Time) -> Option<Runnable> {
+        let machine = Arc::clone(&self.machine);
+        let at = self.at(Site::Dispatch);
+        let mut queue = machine.lock(at, self.cpu);
+        machine.intake(at, self.cpu, &mut queue, now);
+        while let Some(task) = self.seat().take_suspended() {
+            queue.registry.add(task);
+        }
+        let requeued = self.seat().take_requeue();
+        if let Some(task) = &requeued {
+            task.metadata().set_runnable_since(now);
+        }
+        if let Some(slice) = self.slice.take() {
+            match self.turn(&queue, &slice, requeued.is_some(), now) {
+                Turn::GoesOn => {
+                    queue.fair_requeue(slice.slot, requeued);
+                    let slot = slice.slot;
+                    self.slice = Some(slice);
+                    return self.take(&mut queue, slot, now);
+                }
+                Turn::Ends(why) => self.end_slice(&mut queue, &slice, why, now),
+            }
+        }
+        if let Some(task) = requeued {
+            machine.enqueue(at, &mut queue, task, now, Credit::Requeue);
+        }
+        let mine = machine.publish(at, self.cpu, &mut queue);
+        let length = queue.fair.len();
+        let is_looking = mine.is_some() && machine.look_around_switch(at) == LookAround::On && machine.cpu_count() > 1;
+        if is_looking {
+            machine.settle_counts(at, &mut queue);
+            drop(queue);
+            self.look_around(Waiting { smallest: mine, length }, now);
+            queue = machine.lock(at, self.cpu);
+            machine.intake(at, self.cpu, &mut queue, now);
+        }
+        self.pick(&mut queue, now)
+    }
+
+    fn turn(&self, queue: &RunQueue, slice: &Slice, is_requeued: bool, now: Time) -> Turn {
+        if now.since(slice.began) >= self.machine.config.slice {
+            Turn::Ends(TurnEnd::SliceUsed)
+        } else if queue.is_cut {
+            Turn::Ends(TurnEnd::Cut)
+        } else if !is_requeued && queue.fair.waiting(slice.slot) == 0 {
+            Turn::Ends(TurnEnd::NothingLeft)
+        } else {
+            Turn::GoesOn
+        }
+    }
+
+    /// Settles what the turn used: all the time since the pick, less what the thread did not get.
+    fn end_slice(&mut self, queue: &mut RunQueue, slice: &Slice, why: TurnEnd, now: Time) {
+        let at = self.at(Site::Charge);
+        if why == TurnEnd::Cut {
+            self.count(Counter::Cuts, 1);
+        }
+        let used = self.charged.charge(now.since(slice.began), now, || self.machine.host.cpu_time(self.cpu));
+        for reservation in &slice.reservations {
+            self.machine.settle(at, reservation, used);
+        }
+        let group = queue.fair.group(slice.slot);
+        let tally = &mut queue.fair.payload_mut(slice.slot).tally;
+        tally.run = tally.run.plus(used);
+        tally.publish(at, &self.machine.table, group);
+        queue.fair.unpin(slice.slot);
+        (queue.running, queue.is_cut) = (None, false);
+        self.count(Counter::Run, used.as_nanos());
+    }
+
+    /// Ends the slice without picking another: nothing waits here, or the machine stops.
+    pub(super) fn abandon_slice(&mut self, now: Time) {
+        let Some(slice) = self.slice.take() else { return };
+        let machine = Arc::clone(&self.machine);
+        let at = self.at(Site::Dispatch);
+        let mut queue = machine.lock(at, self.cpu);
+        self.end_slice(&mut queue, &slice, TurnEnd::NothingLeft, now);
+        machine.settle_counts(at, &mut queue);
+    }
+
+    /// Picks the group with the smallest clock and reserves its slice.
+    fn pick(&mut self, queue: &mut RunQueue, now: Time) -> Option<Runnable> {
+        let machine = Arc::clone(&self.machine);
+        let at = self.at(Site::Dispatch);
+        let Some(slot) = queue.fair.pick(|group| machine.table.row(group).clock(at)) else {
+            machine.publish(at, self.cpu, queue);
+            machine.settle_counts(at, queue);
+            return None;
+        };
+        let path = queue.fair.path(slot).map(|slot| machine.reserve(at, queue.fair.group(slot)));
+        let reservations: Vec<_> = path.collect();
+        let top = reservations.last().expect("a path has a node");
+        (queue.running, queue.is_cut) = (Some(Smallest { group: top.group, clock: top.picked }), false);
+        queue.fair.pin(slot);
+        let port = self.seat().port_of(queue.fair.payload(slot).port.node());
+        self.seat().set_running(Some(port));
+        self.seat().slice_end.set(now.after(machine.config.slice));
+        self.slice = Some(Slice { slot, began: now, reservations });
+        self.seat().prune_ports();
+        let task = self.take(queue, slot, now);
+        // After the task has left: what is published is what waits.
+        machine.publish(at, self.cpu, queue);
+        task
+    }
+
+    /// Dequeues a task of the running group, and ends the hold of the lock: counts, figures, and a kick that is owed.
+    fn take(&mut self, queue: &mut RunQueue, slot: Slot, now: Time) -> Option<Runnable> {
+        let at = self.at(Site::Dispatch);
+        let task = queue.fair.pop(slot)?;
+        let wait = now.since(task.metadata().runnable_since());
+        let group = queue.fair.group(slot);
+        let tally = &mut queue.fair.payload_mut(slot).tally;
+        if !tally.try_count(wait) {
+            tally.publish(at, &self.machine.table, group);
+            let counted = tally.try_count(wait);
+            debug_assert!(counted, "an empty tally has room");
+        }
+        self.own().counters.add_wait(at, wait);
+        self.machine.settle_counts(at, queue);
+        self.machine.publish_length(at, self.cpu, queue);
+        self.seat().left_waiting.set(queue.fair.len());
+        self.woke_for_nothing = false;
+        if self.is_searching {
+            self.end_search_with_work();
+        }
+        if self.seat().is_kick_owed.replace(false) && !queue.fair.is_empty() {
+            H::fence(at);
+            self.machine.kick_searcher(at, self.cpu);
+        }
+        Some(task)
+    }
+}
+
+impl RunQueue {
+    /// Requeues the task of a turn that goes on: its group keeps what it reserved.
+    fn fair_requeue(&mut self, slot: Slot, task: Option<Runnable>) {
+        if let Some(task) = task {
+            self.fair.push(slot, task);
+        }
+    }
+}
+
+impl CpuTimeMark {
+    /// What to charge for `passed`: less the time that the thread was kept off the processor, which is asked for at most
+    /// once per period. A thread that blocked is charged what passed: the CPU was not available to others.
+    fn charge(&mut self, passed: Span, now: Time, ask: impl FnOnce() -> Option<CpuTime>) -> Span {
+        let Some((since, before)) = self.0 else {
+            self.0 = ask().map(|cpu_time| (now, cpu_time));
+            return passed;
+        };
+        if now.since(since) < CPU_TIME_PERIOD {
+            return passed;
+        }
+        let Some(cpu_time) = ask() else { return passed };
+        self.0 = Some((now, cpu_time));
+        if cpu_time.blocked != before.blocked {
+            return passed;
+        }
+        let lost = now.since(since).minus(cpu_time.ran.minus(before.ran));
+        passed.minus(lost)
+    }
+
+    /// Forgets the mark: time spent parked is nobody's.
+    pub(super) fn clear(&mut self) {
+        self.0 = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(millis: u64) -> Time {
+        Time::ZERO.after(Span::from_millis(millis))
+    }
+
+    fn ran(millis: u64, blocked: u64) -> Option<CpuTime> {
+        Some(CpuTime { ran: Span::from_millis(millis), blocked })
+    }
+
+    #[test]
+    fn a_preempted_worker_is_charged_what_it_ran() {
+        let mut mark = CpuTimeMark::default();
+        assert_eq!(mark.charge(Span::from_millis(1), ms(1), || ran(1, 0)), Span::from_millis(1));
+        assert_eq!(mark.charge(Span::from_millis(4), ms(5), || ran(2, 0)), Span::from_millis(1));
+    }
+
+    #[test]
+    fn a_blocked_worker_is_charged_what_passed() {
+        let mut mark = CpuTimeMark::default();
+        let _ = mark.charge(Span::from_millis(1), ms(1), || ran(1, 0));
+        assert_eq!(mark.charge(Span::from_millis(4), ms(5), || ran(2, 1)), Span::from_millis(4));
+    }
+
+    #[test]
+    fn a_host_that_cannot_tell_charges_what_passed() {
+        let mut mark = CpuTimeMark::default();
+        for millis in [1, 5] {
+            assert_eq!(mark.charge(Span::from_millis(1), ms(millis), || None), Span::from_millis(1));
+        }
+    }
+}

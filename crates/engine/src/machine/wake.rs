@@ -1,0 +1,148 @@
+//! A task becomes runnable: into which inbox it goes, and whom that kicks.
+//!
+//! Called from inside polls, wakers and destructors: takes no lock, runs no user code, drops no future.
+//!
+//! Knows nothing of clocks or of the order of run queues: who drains the inbox enqueues.
+
+use super::Machine;
+use crate::host::{At, Host, Shared, Site};
+use crate::idle::{Claimed, KickReason};
+use crate::inbox::Pushed;
+use crate::seat::Seat;
+use crate::task::{Runnable, contain};
+use crate::timer::Timer;
+use evenkeel_core::CpuId;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// How many other domains are looked at for a parked CPU when there is none near by. Guess: enough to find one soon on
+/// machines of a few caches; on larger ones parked CPUs pass kicks on.
+const DOMAINS_PER_KICK: usize = 4;
+
+impl<H: Host> Machine<H> {
+    /// From a thread that drives a CPU: to that CPU's own inbox.
+    pub(super) fn wake_on_seat(&self, seat: &Seat, runnable: Runnable) {
+        let at = At::new(seat.cpu(), Site::Wake);
+        runnable.metadata().set_runnable_since(self.host.now(seat.cpu()));
+        let is_lone = match self.cpu(seat.cpu()).inbox.push(at, runnable) {
+            Pushed::First => seat.left_waiting.get() == 0,
+            Pushed::More => false,
+            Pushed::Closed(runnable) => return refuse(runnable),
+        };
+        // The one task that waits here is the next one to run here, unless this poll goes on for long: a CPU that
+        // keeps time sees to that.
+        if is_lone && seat.is_brisk.get() && self.domain_of(seat.cpu()).is_watched(at) {
+            seat.is_kick_owed.set(true);
+            return;
+        }
+        H::fence(at);
+        self.kick_searcher(at, seat.cpu());
+    }
+
+    /// From any other thread: to the inbox of its home CPU, or of a parked one.
+    pub(super) fn wake_from_outside(&self, runnable: Runnable) {
+        let at = At::outside(Site::Wake);
+        runnable.metadata().set_runnable_since(self.host.now(CpuId::OUTSIDE));
+        let home = self.host.home();
+        let target = self.target_for(at, home);
+        match self.cpu(target).inbox.push(at, runnable) {
+            Pushed::First | Pushed::More => {}
+            Pushed::Closed(runnable) => return refuse(runnable),
+        }
+        // ORDER P1: pairs with the fence of a parking driver. Either its last look sees the task, or we see that it
+        // parks and kick it.
+        H::fence(at);
+        match self.cpu(target).park.claim(at, KickReason::Inbox) {
+            Claimed::Kick => self.host.kick(target),
+            Claimed::No => self.kick_searcher(at, target),
+        }
+    }
+
+    /// The home CPU if it is parked or nobody near it is; otherwise a parked CPU near it, so that the task need not be
+    /// fetched from a busy one. A hint: the CPU may have been kicked meanwhile.
+    fn target_for(&self, at: At, home: CpuId) -> CpuId {
+        if self.cpu(home).park.is_parked(at) {
+            return home;
+        }
+        let place = self.cpu(home).place;
+        self.domains[place.domain].parked(at, place.bit).find(|cpu| self.cpu(*cpu).park.is_parked(at)).unwrap_or(home)
+    }
+
+    /// Kicks one parked CPU to search, near `from` first, unless somebody searches there already. A fence must have come
+    /// before.
+    pub(crate) fn kick_searcher(&self, at: At, from: CpuId) {
+        let first = self.cpu(from).place;
+        let count = self.domains.len();
+        for turn in 0..count.min(1 + DOMAINS_PER_KICK) {
+            let index = (first.domain + turn) % count;
+            let start = if turn == 0 { first.bit } else { 0 };
+            if self.kick_in_domain(at, index, start) == Claimed::Kick {
+                return;
+            }
+        }
+    }
+
+    /// `Kick`: work waiting here is looked after in that domain, by a CPU kicked now or by one that searches.
+    fn kick_in_domain(&self, at: At, index: usize, start: usize) -> Claimed {
+        let domain = &self.domains[index];
+        // Ends: each turn needs a CPU that shows that it parks; one that cannot be claimed was kicked by somebody else,
+        // or is about to run and will look for work by itself.
+        while domain.has_parked(at) {
+            if domain.begin_only_search(at) == Claimed::No {
+                return Claimed::Kick;
+            }
+            let claimed = |cpu: &CpuId| self.cpu(*cpu).park.claim(at, KickReason::Search) == Claimed::Kick;
+            let kicked = domain.parked(at, start).find(claimed);
+            if let Some(cpu) = kicked {
+                self.host.kick(cpu);
+                return Claimed::Kick;
+            }
+            domain.end_search(at);
+            H::fence(at);
+            // A CPU that parked while we were counted, and whose pusher therefore did not kick it, is looked for again.
+            if !domain.parked(at, start).any(|cpu| self.cpu(cpu).park.is_parked(at)) {
+                return Claimed::No;
+            }
+        }
+        Claimed::No
+    }
+
+    /// Puts a timer where it will be seen: the own CPU's inbox, or that of the caller's home.
+    pub(super) fn arm_timer(&self, seat: Option<&Seat>, timer: Arc<Timer>) -> CpuId {
+        let deadline = timer.deadline();
+        match seat {
+            Some(seat) => {
+                self.cpu(seat.cpu()).timer_inbox.push(timer);
+                seat.cpu()
+            }
+            None => {
+                let at = At::outside(Site::Timer);
+                let home = self.host.home();
+                let cpu = self.cpu(home);
+                cpu.timer_inbox.push(timer);
+                cpu.poll.lower_timer(at, deadline);
+                // ORDER P1: as in `wake_from_outside`.
+                H::fence(at);
+                if cpu.park.claim(at, KickReason::Inbox) == Claimed::Kick {
+                    self.host.kick(home);
+                }
+                home
+            }
+        }
+    }
+
+    /// Timers that were cancelled on a CPU since this was last asked, set to zero if `clean` made use of it.
+    pub(crate) fn clean_timers(&self, at: At, cpu: CpuId, clean: impl FnOnce(u64) -> bool) {
+        let cancelled = &self.cpu(cpu).poll.cancelled;
+        let count = cancelled.load(at, Relaxed);
+        if count > 0 && clean(count) {
+            cancelled.fetch_sub(at, count, Relaxed);
+        }
+    }
+}
+
+/// The machine has stopped. Only a task that was never enqueued gets here, in the call that spawns it: every other one
+/// was dropped before the inboxes closed.
+fn refuse(runnable: Runnable) {
+    contain(|| drop(runnable));
+}

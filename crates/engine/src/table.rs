@@ -1,0 +1,218 @@
+//! The machine's table of groups: for each its clock, weight, `waiting_cpus`, and what was counted for it.
+//!
+//! Grows in chunks that never move, so a group's place is found by its id without a lock. Ids are reused.
+//!
+//! Knows nothing of queues, nor of what the words mean to the sharing rule (`machine::clocks`).
+
+use crate::group::{GroupNode, Limit};
+use crate::host::{At, Host, Shared};
+use crossbeam_queue::SegQueue;
+use crossbeam_utils::CachePadded;
+use evenkeel_core::histogram::{BUCKETS, Histogram};
+use evenkeel_core::stats::GroupStats;
+use evenkeel_core::{GroupId, Span, Vtime, Weight};
+use parking_lot::Mutex;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, OnceLock, Weak};
+
+/// Places in the first chunk; each further chunk is twice as large.
+const FIRST_CHUNK: usize = 64;
+/// Enough for about four million groups alive at a time.
+const CHUNKS: usize = 16;
+
+/// The words of one group that the sharing rule works on: one cache line of its own.
+pub(crate) struct ClockLine<H: Host> {
+    pub(crate) clock: H::Shared,
+    pub(crate) weight: H::Shared,
+    /// CPUs on which the group has a task queued.
+    pub(crate) waiting_cpus: H::Shared,
+    /// For checks of I2, in debug builds: virtual time charged, and settlements.
+    pub(crate) charged: H::Shared,
+    pub(crate) settlements: H::Shared,
+    pub(crate) weight_changes: H::Shared,
+}
+
+pub(crate) struct GroupRow<H: Host> {
+    pub(crate) line: CachePadded<ClockLine<H>>,
+    /// Tasks alive, if the group has a limit.
+    live: CachePadded<H::Shared>,
+    pub(crate) polls: H::Shared,
+    pub(crate) run: H::Shared,
+    wait: OnceLock<Box<[H::Shared]>>,
+    /// Only touched when a group is made or ends, and by statistics.
+    node: Mutex<Weak<GroupNode>>,
+}
+
+pub(crate) struct Table<H: Host> {
+    chunks: [OnceLock<Box<[GroupRow<H>]>>; CHUNKS],
+    next: H::Shared,
+    free: SegQueue<GroupId>,
+}
+
+/// The table has no place for another group.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct TableFull;
+
+impl<H: Host> Table<H> {
+    pub(crate) fn new() -> Self {
+        Table { chunks: [const { OnceLock::new() }; CHUNKS], next: H::Shared::new(0), free: SegQueue::new() }
+    }
+
+    pub(crate) fn row(&self, id: GroupId) -> &GroupRow<H> {
+        let (chunk, place) = place_of(id.index());
+        let rows = self.chunks[chunk].get().expect("the id of a group that was made");
+        &rows[place]
+    }
+
+    /// A free place, with its clock set. `node` follows by `set_node`.
+    pub(crate) fn allocate(&self, at: At, weight: Weight, clock: Vtime) -> Result<GroupId, TableFull> {
+        let id = match self.free.pop() {
+            Some(id) => id,
+            None => self.grow(at)?,
+        };
+        let row = self.row(id);
+        let line = &row.line;
+        line.clock.store(at, clock.bits(), Relaxed);
+        line.weight.store(at, u64::from(weight.get()), Relaxed);
+        let counters = [&line.charged, &line.settlements, &line.weight_changes, &row.polls, &row.run, &*row.live];
+        let buckets = row.wait.get().into_iter().flatten();
+        counters.into_iter().chain(buckets).for_each(|word| word.store(at, 0, Relaxed));
+        Ok(id)
+    }
+
+    fn grow(&self, at: At) -> Result<GroupId, TableFull> {
+        let index = self.next.fetch_add(at, 1, Relaxed);
+        let index = u32::try_from(index).map_err(|_| TableFull)?;
+        let (chunk, _) = place_of(index as usize);
+        let rows = self.chunks.get(chunk).ok_or(TableFull)?;
+        rows.get_or_init(|| (0..FIRST_CHUNK << chunk).map(|_| GroupRow::new()).collect());
+        Ok(GroupId::new(index))
+    }
+
+    pub(crate) fn set_node(&self, id: GroupId, node: &Arc<GroupNode>) {
+        *self.row(id).node.lock() = Arc::downgrade(node);
+    }
+
+    /// The group has ended: nothing refers to it.
+    pub(crate) fn release(&self, id: GroupId) {
+        *self.row(id).node.lock() = Weak::new();
+        self.free.push(id);
+    }
+
+    /// Counts a task in, unless the group is full.
+    pub(crate) fn admit(&self, at: At, id: GroupId, limit: Limit) -> Admission {
+        let Limit::Tasks(most) = limit else { return Admission::Admitted };
+        let live = &self.row(id).live;
+        let before = live.fetch_add(at, 1, Relaxed);
+        if before < most {
+            return Admission::Admitted;
+        }
+        live.fetch_sub(at, 1, Relaxed);
+        Admission::Full
+    }
+
+    /// Counts a task out.
+    pub(crate) fn retire(&self, at: At, id: GroupId) {
+        self.row(id).live.fetch_sub(at, 1, Relaxed);
+    }
+
+    /// The groups that are alive, with what was counted for them.
+    pub(crate) fn stats(&self, at: At) -> Vec<GroupStats> {
+        let made = usize::try_from(self.next.load(at, Relaxed)).unwrap_or(usize::MAX);
+        let rows = self.chunks.iter().filter_map(OnceLock::get).flatten().take(made);
+        rows.filter_map(|row| row.node.lock().upgrade().map(|node| (row, node)))
+            .map(|(row, node)| row.stats(at, &node))
+            .collect()
+    }
+
+    /// The ids of all groups that are alive, for checks.
+    pub(crate) fn alive(&self, at: At) -> Vec<GroupId> {
+        self.stats(at).iter().map(|stats| stats.id).collect()
+    }
+}
+
+/// Whether a task may join its group.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[must_use]
+pub(crate) enum Admission {
+    Admitted,
+    Full,
+    /// The machine takes no more tasks.
+    Stopping,
+}
+
+impl<H: Host> GroupRow<H> {
+    fn new() -> Self {
+        let word = || H::Shared::new(0);
+        let line = ClockLine {
+            clock: word(),
+            weight: word(),
+            waiting_cpus: word(),
+            charged: word(),
+            settlements: word(),
+            weight_changes: word(),
+        };
+        GroupRow {
+            line: CachePadded::new(line),
+            live: CachePadded::new(word()),
+            polls: word(),
+            run: word(),
+            wait: OnceLock::new(),
+            node: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn clock(&self, at: At) -> Vtime {
+        Vtime::from_bits(self.line.clock.load(at, Relaxed))
+    }
+
+    pub(crate) fn weight(&self, at: At) -> Weight {
+        let weight = u32::try_from(self.line.weight.load(at, Relaxed)).ok();
+        weight.and_then(|weight| Weight::new(weight).ok()).expect("only weights are stored")
+    }
+
+    pub(crate) fn add_waits(&self, at: At, waits: impl Iterator<Item = (usize, u64)>) {
+        let buckets = self.wait.get_or_init(|| (0..BUCKETS).map(|_| H::Shared::new(0)).collect());
+        waits.for_each(|(bucket, count)| {
+            buckets[bucket].fetch_add(at, count, Relaxed);
+        });
+    }
+
+    fn stats(&self, at: At, node: &GroupNode) -> GroupStats {
+        let mut wait = Histogram::default();
+        for (bucket, word) in self.wait.get().into_iter().flatten().enumerate() {
+            wait.add(bucket, word.load(at, Relaxed));
+        }
+        GroupStats {
+            id: node.id(),
+            name: node.name().to_owned(),
+            weight: self.weight(at),
+            polls: self.polls.load(at, Relaxed),
+            run: Span::from_nanos(self.run.load(at, Relaxed)),
+            wait,
+        }
+    }
+}
+
+/// The chunk that an index is in, and its place there.
+fn place_of(index: usize) -> (usize, usize) {
+    let chunk = (index / FIRST_CHUNK + 1).ilog2() as usize;
+    (chunk, index - FIRST_CHUNK * ((1 << chunk) - 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_tile_the_chunks() {
+        let mut expected = (0, 0);
+        for index in 0..10_000 {
+            assert_eq!(place_of(index), expected);
+            expected.1 += 1;
+            if expected.1 == FIRST_CHUNK << expected.0 {
+                expected = (expected.0 + 1, 0);
+            }
+        }
+    }
+}
