@@ -14,7 +14,6 @@ mod report;
 mod run;
 mod scenario;
 mod target;
-mod work;
 
 use std::process::ExitCode;
 

@@ -4,11 +4,11 @@
 
 use std::time::Duration;
 
-use nix::sys::resource::{getrusage, UsageWho};
+use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeVal;
 use thread_priority::{
-    set_thread_priority_and_policy, thread_native_id, RealtimeThreadSchedulePolicy, ThreadPriority, ThreadPriorityValue,
-    ThreadSchedulePolicy,
+    RealtimeThreadSchedulePolicy, ThreadPriority, ThreadPriorityValue, ThreadSchedulePolicy,
+    set_thread_priority_and_policy, thread_native_id,
 };
 
 /// Just above ordinary threads: the arrivals need to be on time, not to beat the kernel's own.
@@ -30,7 +30,9 @@ pub(crate) fn become_urgent() -> Urgency {
     let priority = ThreadPriorityValue::try_from(REAL_TIME_PRIORITY).map(ThreadPriority::Crossplatform);
     let policy = ThreadSchedulePolicy::Realtime(RealtimeThreadSchedulePolicy::Fifo);
     match priority {
-        Ok(priority) if set_thread_priority_and_policy(thread_native_id(), priority, policy).is_ok() => Urgency::RealTime,
+        Ok(priority) if set_thread_priority_and_policy(thread_native_id(), priority, policy).is_ok() => {
+            Urgency::RealTime
+        }
         _ => Urgency::Ordinary,
     }
 }

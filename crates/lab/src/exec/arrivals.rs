@@ -4,13 +4,13 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use super::Spawner;
 use super::meter::{Measured, Responses};
 use super::task::{Common, Starter};
-use super::Spawner;
 use crate::moment::Moment;
 use crate::os::{self, Urgency};
 use crate::scenario::{Arrival, Scenario, Spacing, TaskSet};

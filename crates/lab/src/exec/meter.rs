@@ -12,11 +12,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use crossbeam_utils::atomic::AtomicCell;
 use crossbeam_utils::CachePadded;
+use crossbeam_utils::atomic::AtomicCell;
 use hdrhistogram::Histogram;
 
-use crate::moment::{nanos, Moment, RunClock};
+use crate::moment::{Moment, RunClock, nanos};
 use crate::scenario::GroupIndex;
 
 /// Responses are recorded in this unit; finer would only make the histograms larger.

@@ -6,10 +6,10 @@
 //! - R1: a task is counted as blocked exactly while its state is `ASLEEP`.
 //! - R2: the first wake after falling asleep ends that state; later ones change nothing.
 
-use std::future::{poll_fn, Future};
+use std::future::{Future, poll_fn};
 use std::pin::pin;
-use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::task::{Context, Wake, Waker};
 
 use atomic_waker::AtomicWaker;
@@ -62,12 +62,8 @@ impl Wake for Alarm {
 
 /// Awaits `what` for a runnable task of `group`, which is runnable again when this returns.
 pub(crate) async fn blocking<F: Future>(meter: &Arc<Meter>, group: GroupIndex, what: F) -> F::Output {
-    let alarm = Arc::new(Alarm {
-        meter: Arc::clone(meter),
-        group,
-        state: AtomicU8::new(AWAKE),
-        task: AtomicWaker::new(),
-    });
+    let alarm =
+        Arc::new(Alarm { meter: Arc::clone(meter), group, state: AtomicU8::new(AWAKE), task: AtomicWaker::new() });
     let waker = Waker::from(Arc::clone(&alarm));
     let _rouses = RouseOnDrop(&alarm);
     let mut what = pin!(what);

@@ -9,18 +9,18 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::sync::Semaphore;
 
+use super::Spawner;
 use super::meter::Meter;
 use super::readiness::blocking;
-use super::Spawner;
 use crate::moment::Moment;
-use crate::scenario::{GroupIndex, Op, Program, Scenario, SpawnOp, Time, NEST_MAX};
-use crate::work::Calibration;
+use crate::scenario::{GroupIndex, NEST_MAX, Op, Program, Scenario, SpawnOp, Time};
+use evenkeel::work::Calibration;
 
 /// Work is counted, and the stop flags are looked at, after at most this much computing.
 const CHUNK: Duration = Duration::from_millis(1);
@@ -37,7 +37,12 @@ pub(crate) struct Common<S> {
 }
 
 impl<S: Spawner> Common<S> {
-    pub(crate) fn new(scenario: &Scenario, spawner: S, meter: Arc<Meter>, work: &'static Calibration) -> Arc<Common<S>> {
+    pub(crate) fn new(
+        scenario: &Scenario,
+        spawner: S,
+        meter: Arc<Meter>,
+        work: &'static Calibration,
+    ) -> Arc<Common<S>> {
         let semaphores = |count, permits| (0..count).map(|_| Semaphore::new(permits)).collect();
         Arc::new(Common {
             spawner,
@@ -71,14 +76,13 @@ pub(crate) struct Starter<S> {
 }
 
 impl<S: Spawner> Starter<S> {
-    pub(crate) fn new(common: &Arc<Common<S>>, group: GroupIndex, program: &Arc<Program>, rng: fastrand::Rng) -> Starter<S> {
-        Starter {
-            common: Arc::clone(common),
-            group,
-            program: Arc::clone(program),
-            stopped: Arc::default(),
-            rng,
-        }
+    pub(crate) fn new(
+        common: &Arc<Common<S>>,
+        group: GroupIndex,
+        program: &Arc<Program>,
+        rng: fastrand::Rng,
+    ) -> Starter<S> {
+        Starter { common: Arc::clone(common), group, program: Arc::clone(program), stopped: Arc::default(), rng }
     }
 
     /// Starts a task that stands for itself. Its end is a done unit.

@@ -7,7 +7,7 @@
 //! - Y2: no open group is ideally served more than has arrived for it, except by the scaling that
 //!   Y1 asks for.
 
-use super::fluid::{fill, Flow, Scratch};
+use super::fluid::{Flow, Scratch, fill};
 use crate::run::{Recording, Window};
 
 /// How often the speed of the fluid machine is adjusted to the work that was received. It moves

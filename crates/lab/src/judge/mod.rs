@@ -129,9 +129,8 @@ impl Fared<'_> {
     fn lag(&self, bound: Option<LagBound>, newcomer: Option<Moment>) -> (f64, Option<f64>) {
         let (mut largest, mut of_bound) = (0.0f64, 0.0f64);
         for (number, window) in self.recording.windows.iter().enumerate().skip(1) {
-            let settling = newcomer.is_some_and(|start| {
-                window.to > start && window.from.plus(WINDOW_SLACK) < start.plus(SETTLING)
-            });
+            let settling = newcomer
+                .is_some_and(|start| window.to > start && window.from.plus(WINDOW_SLACK) < start.plus(SETTLING));
             let length = self.length(number);
             if settling || length <= 0.0 {
                 continue;
@@ -197,7 +196,8 @@ mod tests {
     const MS: u64 = 1_000_000;
 
     fn scenario(text: &str) -> Scenario {
-        let path = std::env::temp_dir().join(format!("evenkeel-judge-{}-{}.toml", std::process::id(), fastrand::u64(..)));
+        let path =
+            std::env::temp_dir().join(format!("evenkeel-judge-{}-{}.toml", std::process::id(), fastrand::u64(..)));
         std::fs::write(&path, text).unwrap();
         let scenario = crate::scenario::read(&path).unwrap_or_else(|failure| panic!("{failure}"));
         std::fs::remove_file(&path).unwrap();
@@ -221,6 +221,7 @@ mod tests {
             cpu_time: Duration::ZERO,
             idle_while_waiting: None,
             done: vec![0; work_ms[0].len()],
+            waits: vec![None; work_ms[0].len()],
         }
     }
 

@@ -5,7 +5,7 @@
 
 use serde_json::Value;
 
-use super::statistics::{figure, Summary};
+use super::statistics::{Summary, figure};
 use crate::failure::Failure;
 use crate::run::Outcome;
 use crate::scenario::{Bound, Expectation, On};

@@ -51,7 +51,9 @@ impl JsonFile {
     /// The results took minutes: keep them somewhere.
     fn rescue<T: Serialize>(&self, value: &T, error: &std::io::Error) -> Failure {
         let elsewhere = std::env::temp_dir().join(format!("evenkeel-results-{}.json", std::process::id()));
-        let saved = serde_json::to_vec_pretty(value).map_err(std::io::Error::from).and_then(|bytes| fs::write(&elsewhere, bytes));
+        let saved = serde_json::to_vec_pretty(value)
+            .map_err(std::io::Error::from)
+            .and_then(|bytes| fs::write(&elsewhere, bytes));
         let path = self.path.display();
         Failure::Internal(match saved {
             Ok(()) => format!("can't write {path}: {error}; the results are in {}", elsewhere.display()),

@@ -70,10 +70,13 @@ fn cpu_rows(rows: &mut Vec<Row>) {
     add("got, %", Box::new(|run, _| Some(run.cpu.used_pct)));
     add("work / got", Box::new(|run, _| ratio(run.all.work_s, run.cpu.got_s)));
     add("wakes per s", Box::new(move |run, _| per_second(run.cpu.wakes, run)));
-    add("wakes per task", Box::new(|run, _| {
-        let done: u64 = run.groups.iter().map(|(_, group)| group.done).sum();
-        ratio(run.cpu.wakes? as f64, done as f64)
-    }));
+    add(
+        "wakes per task",
+        Box::new(|run, _| {
+            let done: u64 = run.groups.iter().map(|(_, group)| group.done).sum();
+            ratio(run.cpu.wakes? as f64, done as f64)
+        }),
+    );
     add("empty wakes per s", Box::new(move |run, _| per_second(run.cpu.empty_wakes, run)));
     add("steals per s", Box::new(move |run, _| per_second(run.cpu.steals, run)));
     add("contended locks per s", Box::new(move |run, _| per_second(run.cpu.contended, run)));

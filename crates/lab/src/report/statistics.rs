@@ -18,7 +18,8 @@ impl Summary {
         sorted.sort_by(f64::total_cmp);
         let (low, high) = (*sorted.first()?, *sorted.last()?);
         let middle = sorted.len() / 2;
-        let median = if sorted.len() % 2 == 1 { sorted[middle] } else { f64::midpoint(sorted[middle - 1], sorted[middle]) };
+        let median =
+            if sorted.len() % 2 == 1 { sorted[middle] } else { f64::midpoint(sorted[middle - 1], sorted[middle]) };
         Some(Summary { median, low, high, count: sorted.len() })
     }
 }
@@ -49,7 +50,8 @@ mod tests {
 
     #[test]
     fn figures_have_three_digits() {
-        let cases = [(0.0, "0"), (0.1234, "0.123"), (1.234, "1.23"), (12.34, "12.3"), (1234.5, "1234"), (-0.5, "-0.500")];
+        let cases =
+            [(0.0, "0"), (0.1234, "0.123"), (1.234, "1.23"), (12.34, "12.3"), (1234.5, "1234"), (-0.5, "-0.500")];
         for (value, text) in cases {
             assert_eq!(figure(value), text);
         }

@@ -4,8 +4,8 @@
 
 use std::fmt::Write;
 
-use super::rows::{rows, Row};
-use super::statistics::{figure, Summary};
+use super::rows::{Row, rows};
+use super::statistics::{Summary, figure};
 use crate::run::Outcome;
 use crate::scenario::Scenario;
 
@@ -66,7 +66,8 @@ fn cell(row: &Row, outcomes: &[Outcome], on: &str) -> Option<String> {
 fn head(outcomes: &[Outcome]) -> String {
     let Some(first) = outcomes.first() else { return String::new() };
     let repeats = outcomes.iter().map(|run| run.repeat).max().unwrap_or(1);
-    let runs = if repeats == 1 { "1 run each".to_owned() } else { format!("{repeats} runs each, median (lowest - highest)") };
+    let runs =
+        if repeats == 1 { "1 run each".to_owned() } else { format!("{repeats} runs each, median (lowest - highest)") };
     format!(
         "{}: {:.1} s measured, {runs}, {} workers, seed {}\n\n",
         first.scenario,

@@ -18,7 +18,7 @@ use crate::failure::Failure;
 use crate::report::{self, JsonFile};
 use crate::scenario::On;
 use crate::target::{self, Target};
-use crate::work;
+use evenkeel::work;
 use options::Plan;
 use progress::Progress;
 

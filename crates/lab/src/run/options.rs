@@ -87,7 +87,7 @@ impl Plan {
             switches: args.set.iter().map(|set| switch(set)).collect::<Result<_, _>>()?,
             repeat: args.repeat,
             seed: args.seed,
-            workers: args.workers.map_or_else(default_workers, |workers| workers as usize),
+            workers: args.workers.map_or_else(default_workers, |workers| Ok(workers as usize))?,
         };
         plan.check_switches()?;
         Ok(plan)
@@ -98,7 +98,9 @@ impl Plan {
             return Ok(());
         }
         if !self.on.contains(&On::Threads) {
-            return Err(Failure::Input("--set: only `threads` has switches, expected it among the targets of --on".into()));
+            return Err(Failure::Input(
+                "--set: only `threads` has switches, expected it among the targets of --on".into(),
+            ));
         }
         #[cfg(feature = "threads")]
         crate::target::check_switches(&self.switches)?;
@@ -127,6 +129,8 @@ fn switch(set: &str) -> Result<(String, String), Failure> {
     }
 }
 
-fn default_workers() -> usize {
-    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+/// What the environment asks for, or one for each CPU that this process may use.
+fn default_workers() -> Result<usize, Failure> {
+    let asked = evenkeel::available::workers_from_environment().map_err(|error| Failure::Input(error.to_string()))?;
+    Ok(asked.unwrap_or_else(|| evenkeel::available::cpus().workers()))
 }

@@ -2,8 +2,8 @@
 //!
 //! Knows nothing of how it was measured or how it is shown.
 
-use serde::ser::{SerializeMap, Serializer};
 use serde::Serialize;
+use serde::ser::{SerializeMap, Serializer};
 
 use crate::target::Times;
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::exec::{Measured, Meter, Totals};
 use crate::moment::Moment;
 use crate::os;
-use crate::target::{Counters, Target};
+use crate::target::{Counters, Target, Times};
 
 /// Work is compared with the ideal in windows of this length.
 pub(crate) const WINDOW: Duration = Duration::from_millis(100);
@@ -39,6 +39,8 @@ pub(crate) struct Recording {
     /// CPUs' worth of time that was idle although a task waited, where that is known.
     pub(crate) idle_while_waiting: Option<Duration>,
     pub(crate) done: Vec<u64>,
+    /// How long tasks of each group waited for a CPU, where that is known.
+    pub(crate) waits: Vec<Option<Times>>,
 }
 
 /// The time from one look to the next.
@@ -64,13 +66,19 @@ pub(crate) fn tick_length(seconds: Duration, groups: usize) -> Duration {
 }
 
 /// Records until the end of what is measured, or until the run is broken off.
-pub(crate) fn record<T: Target>(target: &T, meter: &Meter, measured: Measured, groups: usize, broken_off: &AtomicBool) -> Recording {
+pub(crate) fn record<T: Target>(
+    target: &T,
+    meter: &Meter,
+    measured: Measured,
+    groups: usize,
+    broken_off: &AtomicBool,
+) -> Recording {
     os::become_urgent();
     let length = tick_length(measured.to.since(measured.from), groups);
     let mut watch = Watch::new(target, meter, groups);
     meter.clock().sleep_until(measured.from);
     watch.begin();
-    let (counters, cpu_time) = (target.counters(), os::cpu_time());
+    let (counters, waits, cpu_time) = (target.counters(), target.waits(), os::cpu_time());
     let mut due = measured.from;
     while due < measured.to && !broken_off.load(Ordering::Relaxed) {
         due = due.plus(length).min(measured.to);
@@ -87,6 +95,12 @@ pub(crate) fn record<T: Target>(target: &T, meter: &Meter, measured: Measured, g
     }
     let mut recording = watch.recording;
     recording.counters = target.counters().since(&counters);
+    recording.waits = target
+        .waits()
+        .iter()
+        .zip(&waits)
+        .map(|(now, before)| Some(now.as_ref()?.since(before.as_ref()?).times()))
+        .collect();
     recording.cpu_time = os::cpu_time().saturating_sub(cpu_time);
     recording
 }
@@ -115,6 +129,7 @@ impl<'a, T: Target> Watch<'a, T> {
             cpu_time: Duration::ZERO,
             idle_while_waiting: None,
             done: vec![0; groups],
+            waits: vec![None; groups],
         };
         let none = Vec::new;
         Watch {

@@ -2,8 +2,8 @@
 //!
 //! Knows nothing of other runs.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::judge::{self, Verdicts};
 use crate::os::Urgency;
 use crate::scenario::On;
 use crate::target::{Setup, Target, Times};
-use crate::work;
+use evenkeel::work;
 
 /// How often progress is shown.
 const PROGRESS: Duration = Duration::from_millis(200);
@@ -56,7 +56,7 @@ impl Session<'_> {
         meter.measure(timeline.measured);
         let watched = watch(&target, generator, &meter, timeline, progress);
         common.finish();
-        let seen = Seen { waits: target.waits(), switches: target.switches(), notes: target.notes() };
+        let seen = Seen { switches: target.switches(), notes: target.notes() };
         target.stop();
         let (recording, generated) = watched?;
         // The process's threads have ended: what they counted is complete.
@@ -117,7 +117,7 @@ impl Session<'_> {
                     lag_of_bound: verdict.lag_of_bound,
                     share_error: verdict.share_error,
                     response_us: times(&responses[index]),
-                    wait_us: parts.seen.waits[index],
+                    wait_us: parts.recording.waits[index],
                 };
                 (def.name.clone(), outcome)
             })
@@ -154,7 +154,6 @@ struct Parts<'a> {
 
 /// What the target had to say before it stopped.
 struct Seen {
-    waits: Vec<Option<Times>>,
     switches: Vec<(String, String)>,
     notes: Vec<String>,
 }

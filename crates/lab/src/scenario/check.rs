@@ -9,9 +9,9 @@ use std::time::Duration;
 use toml::Spanned;
 
 use super::expect::{self, RESERVED};
-use super::program::{find_group, in_range, Compiler};
+use super::program::{Compiler, find_group, in_range};
 use super::source::{Source, Wrong};
-use super::{raw, Arrival, GroupDef, Scenario, TaskSet};
+use super::{Arrival, GroupDef, Scenario, TaskSet, raw};
 
 /// Measured time where neither the file nor the command line says otherwise.
 const SECONDS: f64 = 5.0;
@@ -100,7 +100,8 @@ fn group(raw: &raw::Group) -> Result<GroupDef, Wrong> {
             return Err(Wrong::new(value.span(), message));
         }
     }
-    let weight = raw.weight.as_ref().map_or(Ok(WEIGHT_DEFAULT), |weight| in_range(weight, "weight", 1..WEIGHT_MAX + 1))?;
+    let weight =
+        raw.weight.as_ref().map_or(Ok(WEIGHT_DEFAULT), |weight| in_range(weight, "weight", 1..WEIGHT_MAX + 1))?;
     Ok(GroupDef { name: raw.name.get_ref().clone(), weight, role: raw.role.unwrap_or_default() })
 }
 
@@ -136,7 +137,8 @@ fn arrival(raw: &raw::Tasks, total: &mut i64) -> Result<Arrival, Wrong> {
         Some(raw::Arrival::Open(open)) => {
             let rate = *open.rate.get_ref();
             if !RATE_RANGE.contains(&rate) {
-                let message = format!("rate = {rate}, expected {} to {} per second", RATE_RANGE.start, RATE_RANGE.end.floor());
+                let message =
+                    format!("rate = {rate}, expected {} to {} per second", RATE_RANGE.start, RATE_RANGE.end.floor());
                 return Err(Wrong::new(open.rate.span(), message));
             }
             Arrival::Open { per_second: rate, spacing: open.spacing, count: count(total)? }

@@ -47,8 +47,18 @@ impl fmt::Display for On {
 /// Group names that would make a figure's name ambiguous.
 pub(crate) const RESERVED: [&str; 2] = ["all", "cpu"];
 
-const GROUP_FIGURES: &[&str] =
-    &["weight", "done", "unfinished", "work_s", "work_of_got", "share", "ideal_share", "lag_ms", "lag_of_bound", "share_error"];
+const GROUP_FIGURES: &[&str] = &[
+    "weight",
+    "done",
+    "unfinished",
+    "work_s",
+    "work_of_got",
+    "share",
+    "ideal_share",
+    "lag_ms",
+    "lag_of_bound",
+    "share_error",
+];
 const TIME_TABLES: &[&str] = &["response_us", "wait_us"];
 const TIME_FIGURES: &[&str] = &["count", "p50", "p90", "p99", "p999", "max"];
 const ALL_FIGURES: &[&str] = &["work_s", "jain", "lag_of_bound"];
@@ -79,7 +89,9 @@ impl Metric {
             ["all", figure] => ALL_FIGURES.contains(&figure),
             ["cpu", figure] => CPU_FIGURES.contains(&figure),
             [group, ..] if !groups.iter().any(|name| name == group) => {
-                return Err(format!("unknown group `{group}` in `{written}`, expected one of [[groups]], `all` or `cpu`"));
+                return Err(format!(
+                    "unknown group `{group}` in `{written}`, expected one of [[groups]], `all` or `cpu`"
+                ));
             }
             [_, figure] => GROUP_FIGURES.contains(&figure),
             [_, table, figure] => TIME_TABLES.contains(&table) && TIME_FIGURES.contains(&figure),
@@ -146,7 +158,10 @@ fn both(on: On, metric: &Metric, raw: &Spanned<raw::Bound>, all: &mut Vec<Expect
         return Err(Wrong::new(raw.span(), "a bound that is not a finite number"));
     }
     if times == Some(on) {
-        return Err(Wrong::new(raw.span(), format!("a bound as a multiple of itself, expected another target than {on}")));
+        return Err(Wrong::new(
+            raw.span(),
+            format!("a bound as a multiple of itself, expected another target than {on}"),
+        ));
     }
     for bound in bounds.into_iter().flatten() {
         all.push(Expectation { on, metric: metric.clone(), bound, times });

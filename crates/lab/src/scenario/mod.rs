@@ -23,7 +23,7 @@ use std::time::Duration;
 
 pub(crate) use check::SECONDS_RANGE;
 pub(crate) use expect::{Bound, Expectation, On};
-pub(crate) use program::{Op, Program, SpawnOp, NEST_MAX};
+pub(crate) use program::{NEST_MAX, Op, Program, SpawnOp};
 pub(crate) use time::Time;
 
 use crate::failure::Failure;

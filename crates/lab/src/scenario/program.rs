@@ -14,10 +14,10 @@ use std::time::Duration;
 
 use toml::Spanned;
 
+use super::GroupIndex;
 use super::raw::{self, Step};
 use super::source::Wrong;
 use super::time::Time;
-use super::GroupIndex;
 
 /// Loops and spawns within one another. Deeper ones are surely a slip, and the counters of a
 /// task's loops are stored within the task.
@@ -47,9 +47,15 @@ pub(crate) enum Op {
     Unlock(usize),
     Spawn(SpawnOp),
     /// Sets the counter of `slot`; `None` loops until the end of the run.
-    Begin { slot: usize, times: Option<u32> },
+    Begin {
+        slot: usize,
+        times: Option<u32>,
+    },
     /// Counts down `slot` and goes back to `body` unless it was the last round.
-    End { slot: usize, body: usize },
+    End {
+        slot: usize,
+        body: usize,
+    },
     Exit,
 }
 
@@ -163,7 +169,12 @@ impl<'a> Compiler<'a> {
         Ok(Program { ops: building.ops, ends: building.ends, longest_poll })
     }
 
-    fn block(&mut self, into: &mut Building, steps: &Spanned<Vec<Spanned<Step>>>, depth: Depth) -> Result<Stretch, Wrong> {
+    fn block(
+        &mut self,
+        into: &mut Building,
+        steps: &Spanned<Vec<Spanned<Step>>>,
+        depth: Depth,
+    ) -> Result<Stretch, Wrong> {
         if steps.get_ref().is_empty() {
             return Err(Wrong::new(steps.span(), "an empty program, expected at least one step"));
         }
@@ -204,7 +215,10 @@ impl<'a> Compiler<'a> {
     fn lock(&mut self, into: &mut Building, name: &Spanned<String>) -> Result<usize, Wrong> {
         let lock = self.locks.number(text(name)?);
         if into.held.contains(&lock) {
-            return Err(Wrong::new(name.span(), format!("`{}` is already held here, expected an unlock before", name.get_ref())));
+            return Err(Wrong::new(
+                name.span(),
+                format!("`{}` is already held here, expected an unlock before", name.get_ref()),
+            ));
         }
         into.held.push(lock);
         Ok(lock)
@@ -231,7 +245,13 @@ impl<'a> Compiler<'a> {
         Ok(SpawnOp { group, count, program: Arc::new(program) })
     }
 
-    fn repeat(&mut self, into: &mut Building, repeat: &raw::Repeat, at: &Range<usize>, depth: Depth) -> Result<Stretch, Wrong> {
+    fn repeat(
+        &mut self,
+        into: &mut Building,
+        repeat: &raw::Repeat,
+        at: &Range<usize>,
+        depth: Depth,
+    ) -> Result<Stretch, Wrong> {
         let times = repeat.times.as_ref().map(|times| in_range(times, "times", 1..TIMES_MAX + 1)).transpose()?;
         let slot = depth.loops;
         let held = into.held.clone();
@@ -240,7 +260,10 @@ impl<'a> Compiler<'a> {
         let inside = Depth { loops: depth.loops + 1, all: depth.all + 1 };
         let stretch = self.block(into, &repeat.program, inside)?;
         if into.held != held {
-            return Err(Wrong::new(at.clone(), "a round of this repeat leaves other locks held than it found, expected the same"));
+            return Err(Wrong::new(
+                at.clone(),
+                "a round of this repeat leaves other locks held than it found, expected the same",
+            ));
         }
         if times.is_none() {
             let takes_time = |op: &Op| matches!(op, Op::Run(_) | Op::Sleep(_) | Op::Yield | Op::Wait(_) | Op::Lock(_));

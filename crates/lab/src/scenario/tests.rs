@@ -52,11 +52,23 @@ fn hostile_input_is_refused_with_its_line() {
         (with_tasks(&format!("group = \"g\"\ncount = 1.5\n{run}")), 5, "expected"),
         (with_tasks(&format!("group = \"g\"\narrival = \"often\"\n{run}")), 5, "unknown variant `often`"),
         (with_tasks(&format!("group = \"g\"\narrival = {{ open = {{ rate = 0 }} }}\n{run}")), 5, "rate = 0"),
-        (with_tasks(&format!("group = \"g\"\narrival = {{ open = {{ rate = 1e12 }} }}\n{run}")), 5, "rate = 1000000000000"),
+        (
+            with_tasks(&format!("group = \"g\"\narrival = {{ open = {{ rate = 1e12 }} }}\n{run}")),
+            5,
+            "rate = 1000000000000",
+        ),
         (with_tasks(&format!("group = \"g\"\narrival = {{ open = {{ rate = nan }} }}\n{run}")), 5, "rate = NaN"),
-        (with_tasks(&format!("group = \"g\"\narrival = {{ open = {{ rate = 1, burst = 2 }} }}\n{run}")), 5, "unknown field `burst`"),
+        (
+            with_tasks(&format!("group = \"g\"\narrival = {{ open = {{ rate = 1, burst = 2 }} }}\n{run}")),
+            5,
+            "unknown field `burst`",
+        ),
         (with_tasks(&format!("group = \"g\"\narrival = {{ closed = {{ clients = 0 }} }}\n{run}")), 5, "clients = 0"),
-        (with_tasks(&format!("group = \"g\"\ncount = 2\narrival = {{ closed = {{ clients = 1 }} }}\n{run}")), 5, "beside closed"),
+        (
+            with_tasks(&format!("group = \"g\"\ncount = 2\narrival = {{ closed = {{ clients = 1 }} }}\n{run}")),
+            5,
+            "beside closed",
+        ),
         (with_tasks(&format!("group = \"g\"\nstart = \"-1s\"\n{run}")), 5, "not a time"),
         (with_tasks(&format!("group = \"g\"\nstart = \"2s\"\nstop = \"1s\"\n{run}")), 6, "stops before it starts"),
         (with_tasks(&format!("group = \"g\"\nstop = \"99999h\"\n{run}")), 5, "not a time"),
@@ -68,33 +80,83 @@ fn hostile_input_is_refused_with_its_line() {
         (with_tasks("group = \"g\"\nprogram = [\n { run = \"-5us\" } ]"), 6, "not a time"),
         (with_tasks("group = \"g\"\nprogram = [\n { run = \"1e9s\" } ]"), 6, "not a time"),
         (with_tasks("group = \"g\"\nprogram = [\n { sleep = \"99999s\" } ]"), 6, "too long"),
-        (with_tasks("group = \"g\"\nprogram = [\n { run = { uniform = [\"5us\", \"1us\"] } } ]"), 6, "longer to a shorter"),
+        (
+            with_tasks("group = \"g\"\nprogram = [\n { run = { uniform = [\"5us\", \"1us\"] } } ]"),
+            6,
+            "longer to a shorter",
+        ),
         (with_tasks("group = \"g\"\nprogram = [\n { run = { normal = \"5us\" } } ]"), 6, "unknown field `normal`"),
         (with_tasks("group = \"g\"\nprogram = [\n { run = { exponential = \"0us\" } } ]"), 6, "no time at all"),
         (with_tasks("group = \"g\"\nprogram = [\n { run = {} } ]"), 6, "empty table"),
-        (with_tasks("group = \"g\"\nprogram = [\n { repeat = { times = 0, program = [\"yield\"] } } ]"), 6, "times = 0"),
-        (with_tasks("group = \"g\"\nprogram = [\n { repeat = { times = 99999999999, program = [\"yield\"] } } ]"), 6, "times = "),
+        (
+            with_tasks("group = \"g\"\nprogram = [\n { repeat = { times = 0, program = [\"yield\"] } } ]"),
+            6,
+            "times = 0",
+        ),
+        (
+            with_tasks("group = \"g\"\nprogram = [\n { repeat = { times = 99999999999, program = [\"yield\"] } } ]"),
+            6,
+            "times = ",
+        ),
         (with_tasks("group = \"g\"\nprogram = [\n { repeat = { times = 2, program = [] } } ]"), 6, "an empty program"),
-        (with_tasks("group = \"g\"\nprogram = [\n { repeat = { program = [{ notify = \"x\" }] } } ]"), 6, "takes no time"),
-        (with_tasks("group = \"g\"\nprogram = [\n { repeat = { program = [\"yield\"] } },\n \"yield\" ]"), 7, "never reached"),
+        (
+            with_tasks("group = \"g\"\nprogram = [\n { repeat = { program = [{ notify = \"x\" }] } } ]"),
+            6,
+            "takes no time",
+        ),
+        (
+            with_tasks("group = \"g\"\nprogram = [\n { repeat = { program = [\"yield\"] } },\n \"yield\" ]"),
+            7,
+            "never reached",
+        ),
         (with_tasks("group = \"g\"\nprogram = [\n \"exit\",\n \"yield\" ]"), 7, "never reached"),
-        (with_tasks("group = \"g\"\nprogram = [\n { spawn = { group = \"h\", program = [\"yield\"] } } ]"), 6, "unknown group `h`"),
-        (with_tasks("group = \"g\"\nprogram = [\n { spawn = { count = 99999, program = [\"yield\"] } } ]"), 6, "count = 99999"),
+        (
+            with_tasks("group = \"g\"\nprogram = [\n { spawn = { group = \"h\", program = [\"yield\"] } } ]"),
+            6,
+            "unknown group `h`",
+        ),
+        (
+            with_tasks("group = \"g\"\nprogram = [\n { spawn = { count = 99999, program = [\"yield\"] } } ]"),
+            6,
+            "count = 99999",
+        ),
         (with_tasks("group = \"g\"\nprogram = [\n { unlock = \"m\" } ]"), 6, "not held"),
         (with_tasks("group = \"g\"\nprogram = [\n { lock = \"m\" },\n { lock = \"m\" } ]"), 7, "already held"),
-        (with_tasks("group = \"g\"\nprogram = [\n { repeat = { times = 2, program = [{ lock = \"m\" }] } } ]"), 6, "other locks held"),
+        (
+            with_tasks("group = \"g\"\nprogram = [\n { repeat = { times = 2, program = [{ lock = \"m\" }] } } ]"),
+            6,
+            "other locks held",
+        ),
         (with_tasks("group = \"g\"\nprogram = [\n { wait = \"\" } ]"), 6, "empty name"),
         (
-            with_tasks("group = \"g\"\narrival = { open = { rate = 1 } }\nprogram = [\n { repeat = { program = [\"yield\"] } } ]"),
+            with_tasks(
+                "group = \"g\"\narrival = { open = { rate = 1 } }\nprogram = [\n { repeat = { program = [\"yield\"] } } ]",
+            ),
             6,
             "never end",
         ),
-        (with_tasks(&format!("group = \"g\"\n{run}\n[expect.thread]\n\"g.done\" = {{ min = 1 }}")), 6, "unknown target `thread`"),
-        (with_tasks(&format!("group = \"g\"\n{run}\n[expect.threads]\n\"h.done\" = {{ min = 1 }}")), 7, "unknown group `h`"),
-        (with_tasks(&format!("group = \"g\"\n{run}\n[expect.threads]\n\"g.speed\" = {{ min = 1 }}")), 7, "unknown figure `g.speed`"),
+        (
+            with_tasks(&format!("group = \"g\"\n{run}\n[expect.thread]\n\"g.done\" = {{ min = 1 }}")),
+            6,
+            "unknown target `thread`",
+        ),
+        (
+            with_tasks(&format!("group = \"g\"\n{run}\n[expect.threads]\n\"h.done\" = {{ min = 1 }}")),
+            7,
+            "unknown group `h`",
+        ),
+        (
+            with_tasks(&format!("group = \"g\"\n{run}\n[expect.threads]\n\"g.speed\" = {{ min = 1 }}")),
+            7,
+            "unknown figure `g.speed`",
+        ),
         (with_tasks(&format!("group = \"g\"\n{run}\n[expect.threads]\n\"g.done\" = {{ }}")), 7, "at least one"),
         (with_tasks(&format!("group = \"g\"\n{run}\n[expect.threads]\n\"g.done\" = {{ min = nan }}")), 7, "finite"),
-        (with_tasks(&format!("group = \"g\"\n{run}\n[expect.threads]\n\"g.done\" = {{ mni = 1 }}")), 7, "unknown field `mni`"),
+        (
+            with_tasks(&format!("group = \"g\"\n{run}\n[expect.threads]\n\"g.done\" = {{ mni = 1 }}")),
+            7,
+            "unknown field `mni`",
+        ),
         (
             with_tasks(&format!("group = \"g\"\n{run}\n[expect.tokio]\n\"g.done\" = {{ min = 1, times = \"tokio\" }}")),
             7,
@@ -103,7 +165,10 @@ fn hostile_input_is_refused_with_its_line() {
     ];
     for (text, line, what) in cases {
         let message = message(&text);
-        assert!(message.starts_with(&format!("here.toml:{line}: ")), "expected line {line}, got {message:?} from\n{text}");
+        assert!(
+            message.starts_with(&format!("here.toml:{line}: ")),
+            "expected line {line}, got {message:?} from\n{text}"
+        );
         assert!(message.contains(what), "expected {what:?} in {message:?} from\n{text}");
         assert!(!message.contains('\n'), "more than one line: {message:?}");
     }
@@ -160,7 +225,8 @@ fn planned_work_is_the_sum_of_the_runs() {
     let rng = || fastrand::Rng::with_seed(1);
     let plan = |text| program(text).planned_work(rng());
     assert_eq!(plan("{ run = \"5us\" }, \"yield\", { run = \"7us\" }"), Some(Duration::from_micros(12)));
-    let loops = "{ repeat = { times = 3, program = [{ repeat = { times = 4, program = [{ run = \"1us\" }] } }, \"yield\"] } }";
+    let loops =
+        "{ repeat = { times = 3, program = [{ repeat = { times = 4, program = [{ run = \"1us\" }] } }, \"yield\"] } }";
     assert_eq!(plan(loops), Some(Duration::from_micros(12)));
     assert_eq!(plan("{ repeat = { times = 100000, program = [{ run = \"1us\" }] } }"), None);
     assert!(program(loops).only_computes());
@@ -204,7 +270,9 @@ fn shipped(name: &str) -> Scenario {
 
 #[test]
 fn noisy_neighbour_and_long_polls_are_the_main_job() {
-    for (name, count, poll, batch_work) in [("noisy-neighbour", 10_000, 100, 5_000), ("long-polls", 20_000, 1_000, 1_000)] {
+    for (name, count, poll, batch_work) in
+        [("noisy-neighbour", 10_000, 100, 5_000), ("long-polls", 20_000, 1_000, 1_000)]
+    {
         let scenario = shipped(name);
         let [batch, quiet] = &scenario.groups[..] else { panic!("two groups") };
         assert_eq!((batch.name.as_str(), batch.role), ("batch", Role::Batch));

@@ -22,9 +22,14 @@ const FORM: &str = "a time such as \"50us\" (whole number and ns, us, ms or s)";
 pub(crate) enum Time {
     Fixed(Duration),
     /// Uniform between the two, both included.
-    Uniform { low: Duration, high: Duration },
+    Uniform {
+        low: Duration,
+        high: Duration,
+    },
     /// Exponential, cut at ten times the mean.
-    Exponential { mean: Duration },
+    Exponential {
+        mean: Duration,
+    },
 }
 
 impl Time {

@@ -7,12 +7,15 @@
 mod threads;
 mod tokio;
 
+use std::collections::BTreeMap;
+use std::time::Duration;
+
 use crate::exec::Spawner;
 use crate::failure::Failure;
 use crate::scenario::{GroupDef, On};
 
 #[cfg(feature = "threads")]
-pub(crate) use threads::{check_switches, Threads};
+pub(crate) use threads::{Threads, check_switches};
 pub(crate) use tokio::Tokio;
 
 /// What a target is built from.
@@ -43,8 +46,8 @@ pub(crate) trait Target: Sync + Sized {
     /// How many CPUs are parked right now although a task waits; `None` where that isn't known.
     fn idle_while_waiting(&self) -> Option<usize>;
 
-    /// How long tasks of each group waited for a CPU, over the whole run.
-    fn waits(&self) -> Vec<Option<Times>>;
+    /// How long tasks of each group have waited for a CPU so far.
+    fn waits(&self) -> Vec<Option<Waits>>;
 
     /// The switches and their values.
     fn switches(&self) -> Vec<(String, String)>;
@@ -80,6 +83,40 @@ impl Counters {
     }
 }
 
+/// How often tasks waited how long: upper edges of histogram buckets, and counts.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Waits(BTreeMap<Duration, u64>);
+
+impl FromIterator<(Duration, u64)> for Waits {
+    fn from_iter<I: IntoIterator<Item = (Duration, u64)>>(buckets: I) -> Waits {
+        Waits(buckets.into_iter().collect())
+    }
+}
+
+impl Waits {
+    /// What was counted since `before`.
+    pub(crate) fn since(&self, before: &Waits) -> Waits {
+        let less =
+            |(&edge, &count): (&Duration, &u64)| (edge, count - before.0.get(&edge).copied().unwrap_or(0).min(count));
+        self.0.iter().map(less).filter(|&(_, count)| count > 0).collect()
+    }
+
+    /// Percentiles, as the upper edges of the buckets they fall into.
+    pub(crate) fn times(&self) -> Times {
+        let count = self.0.values().sum();
+        let at = |per_mille: u64| {
+            let rank = (count * per_mille).div_ceil(1000).max(1);
+            let mut seen = 0;
+            let bucket = self.0.iter().find(|(_, bucket)| {
+                seen += **bucket;
+                seen >= rank
+            });
+            bucket.map(|(edge, _)| edge.as_secs_f64() * 1e6)
+        };
+        Times { count, p50: at(500), p90: at(900), p99: at(990), p999: at(999), max: at(1000) }
+    }
+}
+
 /// A distribution of times in microseconds; percentiles are absent without any.
 #[derive(Debug, Clone, Copy, Default, PartialEq, serde::Serialize)]
 pub(crate) struct Times {
@@ -89,4 +126,30 @@ pub(crate) struct Times {
     pub(crate) p99: Option<f64>,
     pub(crate) p999: Option<f64>,
     pub(crate) max: Option<f64>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn waits(buckets: &[(u64, u64)]) -> Waits {
+        buckets.iter().map(|&(micros, count)| (Duration::from_micros(micros), count)).collect()
+    }
+
+    #[test]
+    fn percentiles_are_of_what_came_since() {
+        let before = waits(&[(10, 5), (1000, 5)]);
+        let after = waits(&[(10, 105), (20, 1), (1000, 5)]);
+        let times = after.since(&before).times();
+        assert_eq!((times.count, times.p50, times.p99, times.p999), (101, Some(10.0), Some(10.0), Some(20.0)));
+        assert_eq!(times.max, Some(20.0));
+        assert_eq!(after.since(&after).times(), Times::default());
+    }
+
+    #[test]
+    fn what_is_not_counted_stays_unknown() {
+        let before = Counters { wakes: Some(3), ..Counters::default() };
+        let after = Counters { wakes: Some(10), ..Counters::default() };
+        assert_eq!(after.since(&before), Counters { wakes: Some(7), ..Counters::default() });
+    }
 }

@@ -4,15 +4,15 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use ::tokio::runtime::{Builder, Handle, Runtime};
 use ::tokio::task::JoinHandle;
 
-use super::{Counters, Setup, Target, Times};
+use super::{Counters, Setup, Target, Waits};
 use crate::exec::Spawner;
 use crate::failure::Failure;
 use crate::moment::Moment;
@@ -68,7 +68,7 @@ impl Target for Tokio {
         None
     }
 
-    fn waits(&self) -> Vec<Option<Times>> {
+    fn waits(&self) -> Vec<Option<Waits>> {
         vec![None; self.handles.len()]
     }
 
