@@ -126,17 +126,16 @@ impl Totals {
     }
 
     /// Runnable tasks on average between `before`, taken at `from`, and these totals, taken at `to`.
-    #[expect(clippy::cast_possible_wrap, reason = "the wrapped difference is a small signed number")]
     pub(crate) fn mean_runnable(&self, to: Moment, before: &Totals, from: Moment) -> f64 {
         let area = |totals: &Totals, at: Moment| {
-            (totals.runnable.tasks as u64).wrapping_mul(at.nanos()).wrapping_sub(totals.runnable.moments)
+            totals.runnable.tasks.cast_unsigned().wrapping_mul(at.nanos()).wrapping_sub(totals.runnable.moments)
         };
         let span = to.since(from).as_secs_f64() * 1e9;
         if span <= 0.0 {
             return self.runnable.tasks.max(0) as f64;
         }
         // Events between the reading of the clock and of the counters can make it slightly negative.
-        (area(self, to).wrapping_sub(area(before, from)) as i64 as f64 / span).max(0.0)
+        (area(self, to).wrapping_sub(area(before, from)).cast_signed() as f64 / span).max(0.0)
     }
 }
 

@@ -94,10 +94,10 @@ impl<S: Spawner> Starter<S> {
     /// Starts a request that was planned for `at`.
     pub(crate) fn request(&mut self, at: Moment) {
         let task = self.new_task(Unit::Request { planned: at });
-        if self.program.only_computes() {
-            if let Some(work) = self.program.planned_work(task.rng.clone()) {
-                self.common.meter.released(self.group, work);
-            }
+        if self.program.only_computes()
+            && let Some(work) = self.program.planned_work(task.rng.clone())
+        {
+            self.common.meter.released(self.group, work);
         }
         drop(self.common.spawner.spawn(self.group, task.play()));
     }

@@ -196,17 +196,12 @@ mod tests {
     const MS: u64 = 1_000_000;
 
     fn scenario(text: &str) -> Scenario {
-        let path =
-            std::env::temp_dir().join(format!("evenkeel-judge-{}-{}.toml", std::process::id(), fastrand::u64(..)));
-        std::fs::write(&path, text).unwrap();
-        let scenario = crate::scenario::read(&path).unwrap_or_else(|failure| panic!("{failure}"));
-        std::fs::remove_file(&path).unwrap();
-        scenario
+        crate::scenario::of_text(text).unwrap()
     }
 
     /// One tick a window of 100 ms; work in ms by window and group.
-    fn recording(runnable: &[&[f32]], released_ms: &[&[f32]], work_ms: &[&[u64]]) -> Recording {
-        let window = |(number, work): (usize, &&[u64])| Window {
+    fn recording<const N: usize>(runnable: &[[f32; N]], released_ms: &[[f32; N]], work_ms: &[[u64; N]]) -> Recording {
+        let window = |(number, work): (usize, &[u64; N])| Window {
             from: Moment::from_nanos(number as u64 * 100 * MS),
             to: Moment::from_nanos((number as u64 + 1) * 100 * MS),
             ticks: number..number + 1,
@@ -220,8 +215,8 @@ mod tests {
             counters: Counters::default(),
             cpu_time: Duration::ZERO,
             idle_while_waiting: None,
-            done: vec![0; work_ms[0].len()],
-            waits: vec![None; work_ms[0].len()],
+            done: vec![0; N],
+            waits: vec![None; N],
         }
     }
 
@@ -246,7 +241,7 @@ mod tests {
     #[test]
     fn ideal_divides_the_work_that_was_received() {
         // Interference took 20 of 200 ms; that is nobody's error.
-        let recording = recording(&[&[4.0, 4.0]; 2], &[&[0.0; 2]; 2], &[&[45, 135]; 2]);
+        let recording = recording(&[[4.0, 4.0]; 2], &[[0.0; 2]; 2], &[[45, 135]; 2]);
         let verdicts = judge(&scenario(HOGS), &recording, 2, Moment::default());
         for (group, share) in verdicts.groups.iter().zip([0.25, 0.75]) {
             assert!((group.share.unwrap() - share).abs() < 1e-9);
@@ -258,8 +253,8 @@ mod tests {
 
     #[test]
     fn lag_is_the_difference_and_its_bound_grows_with_the_share() {
-        let works: [&[u64]; 4] = [&[200, 0], &[50, 150], &[50, 150], &[62, 138]];
-        let recording = recording(&[&[4.0, 4.0]; 4], &[&[0.0; 2]; 4], &works);
+        let works: [[u64; 2]; 4] = [[200, 0], [50, 150], [50, 150], [62, 138]];
+        let recording = recording(&[[4.0, 4.0]; 4], &[[0.0; 2]; 4], &works);
         let verdicts = judge(&scenario(HOGS), &recording, 2, Moment::default());
         let [a, b] = &verdicts.groups[..] else { panic!("two groups") };
         // The first window is not judged; `b` is a newcomer in the third, not in the fourth.
@@ -272,9 +267,9 @@ mod tests {
 
     #[test]
     fn a_newcomer_is_not_judged_in_its_first_window() {
-        let works: [&[u64]; 4] = [&[200, 0], &[200, 0], &[150, 50], &[50, 150]];
-        let runnable: [&[f32]; 4] = [&[4.0, 0.0], &[4.0, 0.0], &[4.0, 4.0], &[4.0, 4.0]];
-        let recording = recording(&runnable, &[&[0.0; 2]; 4], &works);
+        let works: [[u64; 2]; 4] = [[200, 0], [200, 0], [150, 50], [50, 150]];
+        let runnable: [[f32; 2]; 4] = [[4.0, 0.0], [4.0, 0.0], [4.0, 4.0], [4.0, 4.0]];
+        let recording = recording(&runnable, &[[0.0; 2]; 4], &works);
         let verdicts = judge(&scenario(HOGS), &recording, 2, Moment::default());
         assert!(verdicts.groups[1].lag < Duration::from_micros(1));
         assert!(verdicts.groups[0].lag > Duration::from_millis(90));
@@ -282,9 +277,9 @@ mod tests {
 
     #[test]
     fn percentages_need_enough_slices() {
-        let few = recording(&[&[4.0, 4.0]; 2], &[&[0.0; 2]; 2], &[&[60, 140]; 2]);
+        let few = recording(&[[4.0, 4.0]; 2], &[[0.0; 2]; 2], &[[60, 140]; 2]);
         assert_eq!(judge(&scenario(HOGS), &few, 2, Moment::default()).groups[0].share_error, None);
-        let many = recording(&[&[4.0, 4.0]; 20], &[&[0.0; 2]; 20], &[&[60, 140]; 20]);
+        let many = recording(&[[4.0, 4.0]; 20], &[[0.0; 2]; 20], &[[60, 140]; 20]);
         let error = judge(&scenario(HOGS), &many, 2, Moment::default()).groups[0].share_error;
         assert!((error.unwrap() - 0.2).abs() < 1e-6);
     }
@@ -306,8 +301,8 @@ mod tests {
             program = [{ run = "100us" }]
         "#;
         // 2 ms of requests arrive per window; none is served, and ever more of them wait.
-        let runnable: [&[f32]; 3] = [&[9.0, 10.0], &[9.0, 30.0], &[9.0, 50.0]];
-        let recording = recording(&runnable, &[&[0.0, 2.0]; 3], &[&[200, 0]; 3]);
+        let runnable: [[f32; 2]; 3] = [[9.0, 10.0], [9.0, 30.0], [9.0, 50.0]];
+        let recording = recording(&runnable, &[[0.0, 2.0]; 3], &[[200, 0]; 3]);
         let verdicts = judge(&scenario(text), &recording, 2, Moment::default());
         let quiet = &verdicts.groups[1];
         assert_eq!(quiet.share, Some(0.0));
@@ -317,7 +312,7 @@ mod tests {
 
     #[test]
     fn no_work_means_no_shares() {
-        let recording = recording(&[&[1.0, 1.0]], &[&[0.0; 2]], &[&[0, 0]]);
+        let recording = recording(&[[1.0, 1.0]], &[[0.0; 2]], &[[0, 0]]);
         let verdicts = judge(&scenario(HOGS), &recording, 2, Moment::default());
         assert_eq!((verdicts.groups[0].share, verdicts.jain), (None, None));
         assert_eq!(verdicts.ideal, vec![vec![0.0, 0.0]]);

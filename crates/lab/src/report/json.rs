@@ -73,15 +73,15 @@ impl Drop for JsonFile {
 mod tests {
     use super::*;
 
-    fn folder() -> PathBuf {
-        let folder = std::env::temp_dir().join(format!("evenkeel-json-{}-{}", std::process::id(), fastrand::u64(..)));
+    fn folder(name: &str) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("evenkeel-json-{}-{name}", std::process::id()));
         fs::create_dir(&folder).unwrap();
         folder
     }
 
     #[test]
     fn a_file_is_complete_or_not_there() {
-        let folder = folder();
+        let folder = folder("complete");
         let path = folder.join("out.json");
         drop(JsonFile::open(&path).unwrap());
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn a_bad_path_is_bad_input_before_anything_runs() {
-        let folder = folder();
+        let folder = folder("bad");
         for path in [folder.clone(), folder.join("missing/out.json"), PathBuf::from("/"), PathBuf::from("..")] {
             assert!(matches!(JsonFile::open(&path), Err(Failure::Input(_))), "{}", path.display());
         }
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn results_survive_a_path_that_went_bad() {
-        let folder = folder();
+        let folder = folder("survive");
         let json = JsonFile::open(&folder.join("out.json")).unwrap();
         fs::remove_dir_all(&folder).unwrap();
         let Err(Failure::Internal(message)) = json.write(&[7]) else { panic!("written to a folder that is gone") };

@@ -122,6 +122,12 @@ pub(crate) fn read(path: &Path) -> Result<Scenario, Failure> {
     parse(&source)
 }
 
+/// The scenario that `text` describes, for tests.
+#[cfg(test)]
+pub(crate) fn of_text(text: &str) -> Result<Scenario, Failure> {
+    parse(&source::Source::of_text("here.toml", text))
+}
+
 fn parse(source: &source::Source) -> Result<Scenario, Failure> {
     let raw: raw::Scenario = toml::from_str(source.text()).map_err(|error| source.toml_error(&error))?;
     check::scenario(source, raw).map_err(|wrong| source.at(&wrong.span, &wrong.message))

@@ -1,9 +1,4 @@
-use super::source::Source;
 use super::*;
-
-fn parse_text(text: &str) -> Result<Scenario, Failure> {
-    parse(&Source::of_text("here.toml", text))
-}
 
 /// A whole scenario around the given lines; `tasks` goes into the one task set, from line 4 on.
 fn with_tasks(tasks: &str) -> String {
@@ -11,13 +6,14 @@ fn with_tasks(tasks: &str) -> String {
 }
 
 fn message(text: &str) -> String {
-    match parse_text(text) {
+    match of_text(text) {
         Err(Failure::Input(message)) => message,
         other => panic!("expected bad input, got {other:?} from\n{text}"),
     }
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table: one case a line")]
 fn hostile_input_is_refused_with_its_line() {
     let run = "program = [{ run = \"1us\" }]";
     let cases: Vec<(String, usize, &str)> = vec![
@@ -181,7 +177,7 @@ fn endless_nesting_is_refused_not_a_stack_overflow() {
         let close = "] } }".repeat(depth);
         with_tasks(&format!("group = \"g\"\nprogram = [{open}\"yield\"{close}]"))
     };
-    assert!(parse_text(&nested(program::NEST_MAX)).is_ok());
+    assert!(of_text(&nested(program::NEST_MAX)).is_ok());
     assert!(message(&nested(program::NEST_MAX + 1)).contains("nested too deep"));
     let _ = message(&nested(10_000));
     let _ = message(&format!("x = {}", "[".repeat(100_000)));
@@ -189,7 +185,7 @@ fn endless_nesting_is_refused_not_a_stack_overflow() {
 
 #[test]
 fn a_scenario_has_its_defaults() {
-    let scenario = parse_text(&with_tasks("group = \"g\"\nprogram = [{ run = \"1us\" }]")).unwrap();
+    let scenario = of_text(&with_tasks("group = \"g\"\nprogram = [{ run = \"1us\" }]")).unwrap();
     assert_eq!(scenario.seconds, Duration::from_secs(5));
     assert_eq!(scenario.warmup, Duration::from_millis(300));
     assert_eq!(scenario.groups[0].weight, 100);
@@ -198,7 +194,7 @@ fn a_scenario_has_its_defaults() {
 }
 
 fn program(text: &str) -> Arc<Program> {
-    parse_text(&with_tasks(&format!("group = \"g\"\nprogram = [{text}]"))).unwrap().tasks.remove(0).program
+    of_text(&with_tasks(&format!("group = \"g\"\nprogram = [{text}]"))).unwrap().tasks.remove(0).program
 }
 
 #[test]

@@ -103,7 +103,7 @@ impl Waits {
 
     /// Percentiles, as the upper edges of the buckets they fall into.
     pub(crate) fn times(&self) -> Times {
-        let count = self.0.values().sum();
+        let count: u64 = self.0.values().sum();
         let at = |per_mille: u64| {
             let rank = (count * per_mille).div_ceil(1000).max(1);
             let mut seen = 0;
