@@ -1,22 +1,50 @@
-//! The `evenkeel` command.
+//! The `evenkeel` command: runs scenarios and benchmarks, side by side with other runtimes.
+//!
+//! Reads the command line and turns failures into exit codes: 0 well, 1 an internal error, 2 bad
+//! input, 10 a bound of `[expect]` that was not met. Knows nothing of how scenarios are run.
+
 #![forbid(unsafe_code)]
 
 mod bench;
+mod exec;
+mod failure;
+mod judge;
+mod moment;
+mod os;
+mod report;
+mod run;
+mod scenario;
+mod target;
 
 use std::process::ExitCode;
 
 use clap::Parser;
 
-/// Runs scenarios and benchmarks side by side.
+/// Shares CPUs between groups of tasks; runs scenarios to show how well
 #[derive(Debug, Parser)]
-#[command(name = "evenkeel", version)]
-enum Cli {
+#[command(name = "evenkeel", version, subcommand_required = true, arg_required_else_help = true)]
+struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    Run(run::RunArgs),
     /// Run the micro-benchmarks on Evenkeel and tokio, in turn
     Bench(bench::BenchArgs),
 }
 
 fn main() -> ExitCode {
-    match Cli::parse() {
-        Cli::Bench(args) => bench::command(args),
+    let went = match Args::parse().command {
+        Command::Run(args) => run::command(&args),
+        Command::Bench(args) => return bench::command(args),
+    };
+    match went {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("evenkeel: {failure}");
+            failure.exit_code()
+        }
     }
 }

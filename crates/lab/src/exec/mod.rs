@@ -1,0 +1,40 @@
+//! Carries out the tasks of a scenario as futures, on whatever runtime a [`Spawner`] stands for.
+//!
+//! The same code runs on every target, so that a difference between two targets is theirs. Knows
+//! nothing of any particular runtime, nor of what its counts are used for.
+//!
+//! # Invariants
+//! - X1: a task counts as runnable from its spawn or wake to its next sleep or wait, or its end.
+//! - X2: only computing that was completed counts as work.
+
+mod arrivals;
+mod meter;
+mod readiness;
+mod task;
+
+use std::future::Future;
+use std::time::Duration;
+
+pub(crate) use arrivals::{Generated, Generator, Timeline};
+pub(crate) use meter::{Measured, Meter, Responses, Totals};
+pub(crate) use task::Common;
+
+use crate::moment::Moment;
+use crate::scenario::GroupIndex;
+
+/// The few things that a scenario's tasks need of a runtime.
+pub(crate) trait Spawner: Clone + Send + Sync + 'static {
+    /// Resolves when the task is over; `None` if it was cancelled.
+    type Join: Future<Output = Option<Moment>> + Send + 'static;
+
+    /// Starts a task in `group`, from inside the runtime or outside.
+    fn spawn<F>(&self, group: GroupIndex, task: F) -> Self::Join
+    where
+        F: Future<Output = Moment> + Send + 'static;
+
+    /// Gives way once.
+    fn yield_now() -> impl Future<Output = ()> + Send;
+
+    /// Waits for `span`.
+    fn sleep(span: Duration) -> impl Future<Output = ()> + Send;
+}

@@ -1,0 +1,115 @@
+//! The JSON file: opened before the runs, so that a bad path costs nothing; complete or not there.
+//!
+//! Knows nothing of what it writes.
+
+use std::fs::{self, File};
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use crate::failure::Failure;
+
+/// A file that gets its name only when it is complete.
+#[derive(Debug)]
+pub(crate) struct JsonFile {
+    path: PathBuf,
+    temporary: PathBuf,
+    file: Option<File>,
+}
+
+impl JsonFile {
+    /// Makes sure that `path` can be written, without touching what is there.
+    pub(crate) fn open(path: &Path) -> Result<JsonFile, Failure> {
+        let bad = |what: String| Failure::Input(format!("--json {}: {what}", path.display()));
+        if path.is_dir() {
+            return Err(bad("this is a folder, expected a file".into()));
+        }
+        let name = path.file_name().ok_or_else(|| bad("expected the name of a file".into()))?;
+        let temporary = path.with_file_name(format!(".{}.{}.part", name.to_string_lossy(), std::process::id()));
+        let file = File::create(&temporary).map_err(|error| bad(format!("can't be written: {error}")))?;
+        Ok(JsonFile { path: path.to_owned(), temporary, file: Some(file) })
+    }
+
+    /// Writes `value` and gives the file its name.
+    pub(crate) fn write<T: Serialize>(mut self, value: &T) -> Result<(), Failure> {
+        let Some(file) = self.file.take() else { return Ok(()) };
+        match self.finish(file, value) {
+            Ok(()) => Ok(()),
+            Err(error) => Err(self.rescue(value, &error)),
+        }
+    }
+
+    fn finish<T: Serialize>(&self, file: File, value: &T) -> std::io::Result<()> {
+        let mut writer = BufWriter::new(file);
+        serde_json::to_writer_pretty(&mut writer, value)?;
+        writer.write_all(b"\n")?;
+        writer.into_inner().map_err(std::io::IntoInnerError::into_error)?.sync_all()?;
+        fs::rename(&self.temporary, &self.path)
+    }
+
+    /// The results took minutes: keep them somewhere.
+    fn rescue<T: Serialize>(&self, value: &T, error: &std::io::Error) -> Failure {
+        let elsewhere = std::env::temp_dir().join(format!("evenkeel-results-{}.json", std::process::id()));
+        let saved = serde_json::to_vec_pretty(value)
+            .map_err(std::io::Error::from)
+            .and_then(|bytes| fs::write(&elsewhere, bytes));
+        let path = self.path.display();
+        Failure::Internal(match saved {
+            Ok(()) => format!("can't write {path}: {error}; the results are in {}", elsewhere.display()),
+            Err(_) => format!("can't write {path}: {error}"),
+        })
+    }
+}
+
+impl Drop for JsonFile {
+    fn drop(&mut self) {
+        // Renamed, it is no longer there.
+        let _gone = fs::remove_file(&self.temporary);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folder(name: &str) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("evenkeel-json-{}-{name}", std::process::id()));
+        fs::create_dir(&folder).unwrap();
+        folder
+    }
+
+    #[test]
+    fn a_file_is_complete_or_not_there() {
+        let folder = folder("complete");
+        let path = folder.join("out.json");
+        drop(JsonFile::open(&path).unwrap());
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
+        JsonFile::open(&path).unwrap().write(&[1, 2]).unwrap();
+        assert_eq!(serde_json::from_slice::<Vec<u32>>(&fs::read(&path).unwrap()).unwrap(), [1, 2]);
+        // Nothing but the file is left, and a second attempt that is given up doesn't harm it.
+        drop(JsonFile::open(&path).unwrap());
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_bad_path_is_bad_input_before_anything_runs() {
+        let folder = folder("bad");
+        for path in [folder.clone(), folder.join("missing/out.json"), PathBuf::from("/"), PathBuf::from("..")] {
+            assert!(matches!(JsonFile::open(&path), Err(Failure::Input(_))), "{}", path.display());
+        }
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn results_survive_a_path_that_went_bad() {
+        let folder = folder("survive");
+        let json = JsonFile::open(&folder.join("out.json")).unwrap();
+        fs::remove_dir_all(&folder).unwrap();
+        let Err(Failure::Internal(message)) = json.write(&[7]) else { panic!("written to a folder that is gone") };
+        let saved = message.rsplit(' ').next().unwrap();
+        assert_eq!(serde_json::from_slice::<Vec<u32>>(&fs::read(saved).unwrap()).unwrap(), [7]);
+        fs::remove_file(saved).unwrap();
+    }
+}

@@ -1,0 +1,301 @@
+use super::*;
+
+/// A whole scenario around the given lines; `tasks` goes into the one task set, from line 4 on.
+fn with_tasks(tasks: &str) -> String {
+    format!("[[groups]]\nname = \"g\"\n[[tasks]]\n{tasks}\n")
+}
+
+fn message(text: &str) -> String {
+    match of_text(text) {
+        Err(Failure::Input(message)) => message,
+        other => panic!("expected bad input, got {other:?} from\n{text}"),
+    }
+}
+
+#[test]
+#[expect(clippy::too_many_lines, reason = "a table: one case a line")]
+fn hostile_input_is_refused_with_its_line() {
+    let run = "program = [{ run = \"1us\" }]";
+    let cases: Vec<(String, usize, &str)> = vec![
+        ("".into(), 1, "no groups"),
+        ("[[groups]]\nname = \"g\"\n".into(), 1, "no tasks"),
+        ("seconds = ".into(), 1, ""),
+        ("seconds = nan\n".to_owned() + &with_tasks(&format!("group = \"g\"\n{run}")), 1, "seconds = NaN"),
+        ("seconds = -1\n".to_owned() + &with_tasks(&format!("group = \"g\"\n{run}")), 1, "seconds = -1"),
+        ("\nseconds = 1e300\n".to_owned() + &with_tasks(&format!("group = \"g\"\n{run}")), 2, "expected 0.01 to 3600"),
+        ("warmup = inf\n".to_owned() + &with_tasks(&format!("group = \"g\"\n{run}")), 1, "warmup = inf"),
+        ("colour = 1\n".to_owned() + &with_tasks(&format!("group = \"g\"\n{run}")), 1, "unknown field `colour`"),
+        ("[[groups]]\nname = \"g\"\nwieght = 1\n".into(), 3, "unknown field `wieght`"),
+        ("[[groups]]\nname = \"g\"\nweight = 0\n".into(), 3, "weight = 0, expected 1 to 10000"),
+        ("[[groups]]\nname = \"g\"\nweight = 10001\n".into(), 3, "weight = 10001"),
+        ("[[groups]]\nname = \"g\"\nweight = 99999999999999999999\n".into(), 3, ""),
+        ("[[groups]]\nname = \"g\"\nweight = \"x\"\n".into(), 3, "expected"),
+        ("[[groups]]\nname = \"g\"\nrole = \"both\"\n".into(), 3, "unknown variant `both`"),
+        ("[[groups]]\nname = \"g\"\nparent = \"p\"\n".into(), 3, "`parent` can't be honored"),
+        ("[[groups]]\nname = \"g\"\ncpus = [0]\n".into(), 3, "`cpus` can't be honored"),
+        ("[[groups]]\nname = \"g\"\nquota = \"1ms\"\n".into(), 3, "`quota` can't be honored"),
+        ("[[groups]]\nname = \"g\"\nclass = \"idle\"\n".into(), 3, "`class` can't be honored"),
+        ("[[groups]]\nname = \"g\"\nslice = \"1ms\"\n".into(), 3, "`slice` can't be honored"),
+        ("[[groups]]\nname = \"g\"\n[[groups]]\nname = \"g\"\n".into(), 4, "a second group `g`"),
+        ("[[groups]]\nname = \"cpu\"\n".into(), 2, "reserved"),
+        ("[[groups]]\nname = \"a.b\"\n".into(), 2, "letters, digits"),
+        ("[[groups]]\nname = \"\"\n".into(), 2, "letters, digits"),
+        ("[[groups]]\nweight = 1\n".into(), 1, "missing field `name`"),
+        (with_tasks(&format!("group = \"h\"\n{run}")), 4, "unknown group `h`"),
+        (with_tasks(&format!("group = \"g\"\ncount = 0\n{run}")), 5, "count = 0"),
+        (with_tasks(&format!("group = \"g\"\ncount = -3\n{run}")), 5, "count = -3"),
+        (with_tasks(&format!("group = \"g\"\ncount = 9000000000000000000\n{run}")), 5, "expected 1 to 1000000"),
+        (with_tasks(&format!("group = \"g\"\ncount = 1.5\n{run}")), 5, "expected"),
+        (with_tasks(&format!("group = \"g\"\narrival = \"often\"\n{run}")), 5, "unknown variant `often`"),
+        (with_tasks(&format!("group = \"g\"\narrival = {{ open = {{ rate = 0 }} }}\n{run}")), 5, "rate = 0"),
+        (
+            with_tasks(&format!("group = \"g\"\narrival = {{ open = {{ rate = 1e12 }} }}\n{run}")),
+            5,
+            "rate = 1000000000000",
+        ),
+        (with_tasks(&format!("group = \"g\"\narrival = {{ open = {{ rate = nan }} }}\n{run}")), 5, "rate = NaN"),
+        (
+            with_tasks(&format!("group = \"g\"\narrival = {{ open = {{ rate = 1, burst = 2 }} }}\n{run}")),
+            5,
+            "unknown field `burst`",
+        ),
+        (with_tasks(&format!("group = \"g\"\narrival = {{ closed = {{ clients = 0 }} }}\n{run}")), 5, "clients = 0"),
+        (
+            with_tasks(&format!("group = \"g\"\ncount = 2\narrival = {{ closed = {{ clients = 1 }} }}\n{run}")),
+            5,
+            "beside closed",
+        ),
+        (with_tasks(&format!("group = \"g\"\nstart = \"-1s\"\n{run}")), 5, "not a time"),
+        (with_tasks(&format!("group = \"g\"\nstart = \"2s\"\nstop = \"1s\"\n{run}")), 6, "stops before it starts"),
+        (with_tasks(&format!("group = \"g\"\nstop = \"99999h\"\n{run}")), 5, "not a time"),
+        (with_tasks("group = \"g\"\nprogram = []"), 5, "an empty program"),
+        (with_tasks("group = \"g\""), 3, "missing field `program`"),
+        (with_tasks("group = \"g\"\nprogram = [\n \"yield\",\n \"yeild\" ]"), 7, "unknown variant `yeild`"),
+        (with_tasks("group = \"g\"\nprogram = [\n { run = 5 } ]"), 6, "expected a time such as"),
+        (with_tasks("group = \"g\"\nprogram = [\n { run = \"0us\" } ]"), 6, "no time at all"),
+        (with_tasks("group = \"g\"\nprogram = [\n { run = \"-5us\" } ]"), 6, "not a time"),
+        (with_tasks("group = \"g\"\nprogram = [\n { run = \"1e9s\" } ]"), 6, "not a time"),
+        (with_tasks("group = \"g\"\nprogram = [\n { sleep = \"99999s\" } ]"), 6, "too long"),
+        (
+            with_tasks("group = \"g\"\nprogram = [\n { run = { uniform = [\"5us\", \"1us\"] } } ]"),
+            6,
+            "longer to a shorter",
+        ),
+        (with_tasks("group = \"g\"\nprogram = [\n { run = { normal = \"5us\" } } ]"), 6, "unknown field `normal`"),
+        (with_tasks("group = \"g\"\nprogram = [\n { run = { exponential = \"0us\" } } ]"), 6, "no time at all"),
+        (with_tasks("group = \"g\"\nprogram = [\n { run = {} } ]"), 6, "empty table"),
+        (
+            with_tasks("group = \"g\"\nprogram = [\n { repeat = { times = 0, program = [\"yield\"] } } ]"),
+            6,
+            "times = 0",
+        ),
+        (
+            with_tasks("group = \"g\"\nprogram = [\n { repeat = { times = 99999999999, program = [\"yield\"] } } ]"),
+            6,
+            "times = ",
+        ),
+        (with_tasks("group = \"g\"\nprogram = [\n { repeat = { times = 2, program = [] } } ]"), 6, "an empty program"),
+        (
+            with_tasks("group = \"g\"\nprogram = [\n { repeat = { program = [{ notify = \"x\" }] } } ]"),
+            6,
+            "takes no time",
+        ),
+        (
+            with_tasks("group = \"g\"\nprogram = [\n { repeat = { program = [\"yield\"] } },\n \"yield\" ]"),
+            7,
+            "never reached",
+        ),
+        (with_tasks("group = \"g\"\nprogram = [\n \"exit\",\n \"yield\" ]"), 7, "never reached"),
+        (
+            with_tasks("group = \"g\"\nprogram = [\n { spawn = { group = \"h\", program = [\"yield\"] } } ]"),
+            6,
+            "unknown group `h`",
+        ),
+        (
+            with_tasks("group = \"g\"\nprogram = [\n { spawn = { count = 99999, program = [\"yield\"] } } ]"),
+            6,
+            "count = 99999",
+        ),
+        (with_tasks("group = \"g\"\nprogram = [\n { unlock = \"m\" } ]"), 6, "not held"),
+        (with_tasks("group = \"g\"\nprogram = [\n { lock = \"m\" },\n { lock = \"m\" } ]"), 7, "already held"),
+        (
+            with_tasks("group = \"g\"\nprogram = [\n { repeat = { times = 2, program = [{ lock = \"m\" }] } } ]"),
+            6,
+            "other locks held",
+        ),
+        (with_tasks("group = \"g\"\nprogram = [\n { wait = \"\" } ]"), 6, "empty name"),
+        (
+            with_tasks(
+                "group = \"g\"\narrival = { open = { rate = 1 } }\nprogram = [\n { repeat = { program = [\"yield\"] } } ]",
+            ),
+            6,
+            "never end",
+        ),
+        (
+            with_tasks(&format!("group = \"g\"\n{run}\n[expect.thread]\n\"g.done\" = {{ min = 1 }}")),
+            6,
+            "unknown target `thread`",
+        ),
+        (
+            with_tasks(&format!("group = \"g\"\n{run}\n[expect.threads]\n\"h.done\" = {{ min = 1 }}")),
+            7,
+            "unknown group `h`",
+        ),
+        (
+            with_tasks(&format!("group = \"g\"\n{run}\n[expect.threads]\n\"g.speed\" = {{ min = 1 }}")),
+            7,
+            "unknown figure `g.speed`",
+        ),
+        (with_tasks(&format!("group = \"g\"\n{run}\n[expect.threads]\n\"g.done\" = {{ }}")), 7, "at least one"),
+        (with_tasks(&format!("group = \"g\"\n{run}\n[expect.threads]\n\"g.done\" = {{ min = nan }}")), 7, "finite"),
+        (
+            with_tasks(&format!("group = \"g\"\n{run}\n[expect.threads]\n\"g.done\" = {{ mni = 1 }}")),
+            7,
+            "unknown field `mni`",
+        ),
+        (
+            with_tasks(&format!("group = \"g\"\n{run}\n[expect.tokio]\n\"g.done\" = {{ min = 1, times = \"tokio\" }}")),
+            7,
+            "multiple of itself",
+        ),
+    ];
+    for (text, line, what) in cases {
+        let message = message(&text);
+        assert!(
+            message.starts_with(&format!("here.toml:{line}: ")),
+            "expected line {line}, got {message:?} from\n{text}"
+        );
+        assert!(message.contains(what), "expected {what:?} in {message:?} from\n{text}");
+        assert!(!message.contains('\n'), "more than one line: {message:?}");
+    }
+}
+
+#[test]
+fn endless_nesting_is_refused_not_a_stack_overflow() {
+    let nested = |depth: usize| {
+        let open = "{ repeat = { times = 2, program = [".repeat(depth);
+        let close = "] } }".repeat(depth);
+        with_tasks(&format!("group = \"g\"\nprogram = [{open}\"yield\"{close}]"))
+    };
+    assert!(of_text(&nested(program::NEST_MAX)).is_ok());
+    assert!(message(&nested(program::NEST_MAX + 1)).contains("nested too deep"));
+    let _ = message(&nested(10_000));
+    let _ = message(&format!("x = {}", "[".repeat(100_000)));
+}
+
+#[test]
+fn a_scenario_has_its_defaults() {
+    let scenario = of_text(&with_tasks("group = \"g\"\nprogram = [{ run = \"1us\" }]")).unwrap();
+    assert_eq!(scenario.seconds, Duration::from_secs(5));
+    assert_eq!(scenario.warmup, Duration::from_millis(300));
+    assert_eq!(scenario.groups[0].weight, 100);
+    assert_eq!(scenario.groups[0].role, Role::Interactive);
+    assert_eq!(scenario.tasks[0].arrival, Arrival::Once { count: 1 });
+}
+
+fn program(text: &str) -> Arc<Program> {
+    of_text(&with_tasks(&format!("group = \"g\"\nprogram = [{text}]"))).unwrap().tasks.remove(0).program
+}
+
+#[test]
+fn the_longest_poll_is_between_points_that_give_way() {
+    let micros = |n| Some(Duration::from_micros(n));
+    let cases = [
+        ("{ run = \"5us\" }", micros(5)),
+        ("{ run = \"5us\" }, \"yield\", { run = \"7us\" }", micros(7)),
+        ("{ run = \"5us\" }, { run = \"7us\" }", micros(12)),
+        ("{ repeat = { times = 3, program = [{ run = \"5us\" }] } }", micros(15)),
+        ("{ repeat = { times = 3, program = [{ run = \"5us\" }, \"yield\", { run = \"2us\" }] } }", micros(7)),
+        ("{ repeat = { program = [{ run = \"5us\" }, \"yield\", { run = \"2us\" }] } }", micros(7)),
+        ("{ repeat = { program = [{ run = \"5us\" }] } }", None),
+        ("\"yield\", { spawn = { program = [{ run = \"9us\" }] } }, { run = \"2us\" }", micros(9)),
+        ("{ run = { uniform = [\"1us\", \"4us\"] } }, { wait = \"x\" }, { run = \"1us\" }", micros(5)),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(program(text).longest_poll(), expected, "{text}");
+    }
+}
+
+#[test]
+fn planned_work_is_the_sum_of_the_runs() {
+    let rng = || fastrand::Rng::with_seed(1);
+    let plan = |text| program(text).planned_work(rng());
+    assert_eq!(plan("{ run = \"5us\" }, \"yield\", { run = \"7us\" }"), Some(Duration::from_micros(12)));
+    let loops =
+        "{ repeat = { times = 3, program = [{ repeat = { times = 4, program = [{ run = \"1us\" }] } }, \"yield\"] } }";
+    assert_eq!(plan(loops), Some(Duration::from_micros(12)));
+    assert_eq!(plan("{ repeat = { times = 100000, program = [{ run = \"1us\" }] } }"), None);
+    assert!(program(loops).only_computes());
+    assert!(!program("{ sleep = \"1us\" }").only_computes());
+}
+
+#[test]
+fn an_exit_ends_an_endless_repeat() {
+    assert!(!program("{ repeat = { program = [\"yield\"] } }").ends());
+    assert!(program("{ repeat = { program = [\"yield\", \"exit\"] } }").ends());
+}
+
+#[test]
+fn shipped_scenarios_are_what_they_say() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(&folder).unwrap() {
+        let path = entry.unwrap().path();
+        let scenario = read(&path).unwrap_or_else(|failure| panic!("{failure}"));
+        assert!(scenario.groups.iter().all(|group| scenario.group(&group.name).is_some()));
+        names.push(scenario.name);
+    }
+    names.sort();
+    let expected = [
+        "infeasible",
+        "long-polls",
+        "noisy-neighbour",
+        "tenants-zipf",
+        "tenants-zipf-equal",
+        "weights-2",
+        "weights-5",
+        "yielders",
+    ];
+    assert_eq!(names, expected);
+}
+
+fn shipped(name: &str) -> Scenario {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
+    read(&folder.join(format!("{name}.toml"))).unwrap_or_else(|failure| panic!("{failure}"))
+}
+
+#[test]
+fn noisy_neighbour_and_long_polls_are_the_main_job() {
+    for (name, count, poll, batch_work) in
+        [("noisy-neighbour", 10_000, 100, 5_000), ("long-polls", 20_000, 1_000, 1_000)]
+    {
+        let scenario = shipped(name);
+        let [batch, quiet] = &scenario.groups[..] else { panic!("two groups") };
+        assert_eq!((batch.name.as_str(), batch.role), ("batch", Role::Batch));
+        assert_eq!((quiet.name.as_str(), quiet.role), ("quiet", Role::Interactive));
+        assert_eq!(batch.weight, quiet.weight);
+        assert_eq!(scenario.tasks[0].arrival, Arrival::Once { count });
+        let work = |set: &TaskSet| set.program.planned_work(fastrand::Rng::with_seed(1));
+        assert_eq!(work(&scenario.tasks[0]), Some(Duration::from_micros(batch_work)));
+        assert_eq!(scenario.tasks[1].arrival, Arrival::Open { per_second: 200.0, spacing: Spacing::Poisson, count: 1 });
+        assert_eq!(work(&scenario.tasks[1]), Some(Duration::from_micros(100)));
+        assert_eq!(scenario.longest_poll(), Some(Duration::from_micros(poll)));
+    }
+}
+
+#[test]
+fn tenants_have_zipf_clients() {
+    for (name, quiet) in [("tenants-zipf", 8), ("tenants-zipf-equal", 1)] {
+        let scenario = shipped(name);
+        assert_eq!(scenario.groups.len(), 101);
+        for k in 1..=100u32 {
+            let group = scenario.group(&format!("t{k}")).unwrap();
+            assert_eq!(scenario.groups[group.0].weight, 1);
+            let set = scenario.tasks.iter().find(|set| set.group == group).unwrap();
+            assert_eq!(set.arrival, Arrival::Closed { clients: 100u32.div_ceil(k), think: None });
+            assert_eq!(set.program.planned_work(fastrand::Rng::with_seed(1)), Some(Duration::from_micros(200)));
+        }
+        let group = scenario.group("quiet").unwrap();
+        assert_eq!(scenario.groups[group.0].weight, quiet);
+    }
+}

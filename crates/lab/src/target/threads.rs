@@ -1,0 +1,141 @@
+//! Evenkeel on real threads.
+//!
+//! Knows nothing of roles: here a group is a group.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use evenkeel::{Group, JoinHandle, Runtime};
+
+use super::{Counters, Setup, Target, Waits};
+use crate::exec::Spawner;
+use crate::failure::Failure;
+use crate::judge::SLICE;
+use crate::moment::Moment;
+use crate::scenario::GroupIndex;
+
+/// Polls that are under way when a run is over end within this, or their threads are left behind.
+const STOP_PATIENCE: Duration = Duration::from_secs(5);
+
+/// An Evenkeel runtime with the groups of a scenario.
+#[derive(Debug)]
+pub(crate) struct Threads {
+    runtime: Runtime,
+    groups: Arc<[Group]>,
+}
+
+impl Target for Threads {
+    type Spawner = ThreadsSpawner;
+
+    fn build(setup: Setup<'_>) -> Result<Threads, Failure> {
+        let runtime = Runtime::builder()
+            .workers(setup.workers)
+            .name("evenkeel")
+            .slice(SLICE)
+            .seed(setup.seed)
+            .build()
+            .map_err(|error| Failure::Internal(format!("can't start an Evenkeel runtime: {error}")))?;
+        for (name, value) in setup.switches {
+            set(&runtime, name, value)?;
+        }
+        let group = |def: &crate::scenario::GroupDef| {
+            let group = runtime.group(def.name.as_str()).weight(def.weight).build();
+            group.map_err(|error| Failure::Internal(format!("can't make the group `{}`: {error}", def.name)))
+        };
+        let groups = setup.groups.iter().map(group).collect::<Result<_, _>>()?;
+        Ok(Threads { runtime, groups })
+    }
+
+    fn spawner(&self) -> ThreadsSpawner {
+        ThreadsSpawner { groups: Arc::clone(&self.groups) }
+    }
+
+    fn counters(&self) -> Counters {
+        let stats = self.runtime.stats();
+        Counters {
+            wakes: Some(stats.total(|cpu| cpu.wakes)),
+            empty_wakes: Some(stats.total(|cpu| cpu.empty_wakes)),
+            steals: Some(stats.total(|cpu| cpu.steals)),
+            contended: Some(stats.total(|cpu| cpu.contended)),
+            failed_tries: Some(stats.total(|cpu| cpu.failed_tries)),
+        }
+    }
+
+    fn idle_while_waiting(&self) -> Option<usize> {
+        let load = self.runtime.load();
+        Some(load.parked.min(load.waiting))
+    }
+
+    fn waits(&self) -> Vec<Option<Waits>> {
+        let stats = self.runtime.stats();
+        let waits = |group: &Group| {
+            let of_group = stats.groups.iter().find(|stats| stats.id == group.id())?;
+            Some(of_group.wait.buckets().map(|(edge, count)| (Duration::from_nanos(edge.as_nanos()), count)).collect())
+        };
+        self.groups.iter().map(waits).collect()
+    }
+
+    fn switches(&self) -> Vec<(String, String)> {
+        let switches = self.runtime.switches().list().into_iter();
+        switches.map(|(name, value)| (name.to_string(), value.to_string())).collect()
+    }
+
+    fn notes(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn stop(self) {
+        self.runtime.shutdown_timeout(STOP_PATIENCE);
+    }
+}
+
+/// Fails if a switch or its value doesn't exist, before anything has been run.
+pub(crate) fn check_switches(switches: &[(String, String)]) -> Result<(), Failure> {
+    let runtime = Runtime::builder().workers(1).build();
+    let runtime = runtime.map_err(|error| Failure::Internal(format!("can't start an Evenkeel runtime: {error}")))?;
+    switches.iter().try_for_each(|(name, value)| set(&runtime, name, value))
+}
+
+fn set(runtime: &Runtime, name: &str, value: &str) -> Result<(), Failure> {
+    runtime.switches().set(name, value).map_err(|error| Failure::Input(format!("--set {name}={value}: {error}")))
+}
+
+/// Spawns into the groups of one runtime.
+#[derive(Debug, Clone)]
+pub(crate) struct ThreadsSpawner {
+    groups: Arc<[Group]>,
+}
+
+impl Spawner for ThreadsSpawner {
+    type Join = ThreadsJoin;
+
+    fn spawn<F>(&self, group: GroupIndex, task: F) -> ThreadsJoin
+    where
+        F: Future<Output = Moment> + Send + 'static,
+    {
+        ThreadsJoin(self.groups[group.0].spawn(task))
+    }
+
+    fn yield_now() -> impl Future<Output = ()> + Send {
+        evenkeel::yield_now()
+    }
+
+    fn sleep(span: Duration) -> impl Future<Output = ()> + Send {
+        evenkeel::sleep(span)
+    }
+}
+
+/// Awaits a task.
+#[derive(Debug)]
+pub(crate) struct ThreadsJoin(JoinHandle<Moment>);
+
+impl Future for ThreadsJoin {
+    type Output = Option<Moment>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Moment>> {
+        Pin::new(&mut self.0).poll(context).map(Result::ok)
+    }
+}
