@@ -10,7 +10,7 @@ use crate::cpu::{Counter, RunQueue};
 use crate::host::{At, Host, Shared, Site};
 use crate::machine::{Machine, Woken};
 use crate::task::Runnable;
-use evenkeel_core::balance::{Appraisal, InboxHint, Look, Prospect, Waiting, appraise, look, pull_count};
+use evenkeel_core::balance::{Appraisal, InboxHint, Look, Prospect, Waiting, appraise, look, look_count, pull_count};
 use evenkeel_core::fair_queue::{Count, Slot};
 use evenkeel_core::{CpuId, GroupId, Time, Vtime};
 use std::sync::Arc;
@@ -76,7 +76,10 @@ impl<H: Host> Driver<H> {
         let theirs = Waiting { smallest: machine.smallest(at, &mut queue), length: queue.fair.len() };
         let haul = match self.judge(at, mine, &theirs) {
             Look::Leave => None,
-            Look::Pull(_) => theirs.smallest.and_then(|smallest| self.load(&mut queue, smallest.group, 1)),
+            Look::Pull(_) => {
+                let count = look_count(mine, &theirs);
+                theirs.smallest.and_then(|smallest| self.load(&mut queue, smallest.group, count))
+            }
         };
         machine.publish(at, other, &mut queue);
         machine.settle_counts(at, &mut queue);
