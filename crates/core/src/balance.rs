@@ -189,7 +189,8 @@ mod tests {
     #[test]
     fn a_look_around_takes_half_of_the_difference() {
         let of = |length| waiting(Span::ZERO, length);
-        let counts = [(5, 1), (5, 5), (5, 7), (5, 10), (0, 1_000)].map(|(mine, theirs)| look_count(&of(mine), &of(theirs)));
+        let counts =
+            [(5, 1), (5, 5), (5, 7), (5, 10), (0, 1_000)].map(|(mine, theirs)| look_count(&of(mine), &of(theirs)));
         assert_eq!(counts, [1, 1, 1, 2, PULL_MAX]);
     }
 
