@@ -12,7 +12,7 @@ use std::cell::Cell;
 use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Nanoseconds since the start of this clock.
 ///
@@ -38,25 +38,6 @@ impl MonotonicClock {
         // A thread that has never looked may read a little less than the thread that started the clock.
         self.base.now().saturating_sub(self.origin)
     }
-}
-
-/// The CPU time that the calling thread has received so far. Zero where the system can't tell.
-///
-/// A system call: about ten times the cost of a clock read, so it is for once a millisecond, not once a poll.
-pub(crate) fn thread_cpu_time() -> Duration {
-    #[cfg(unix)]
-    {
-        let mut spec = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: `spec` is a valid, exclusively borrowed timespec for the length of the call, which is all that
-        // clock_gettime asks for.
-        let status = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut spec) };
-        if status == 0 {
-            let seconds = u64::try_from(spec.tv_sec).unwrap_or(0);
-            let nanos = u32::try_from(spec.tv_nsec).unwrap_or(0);
-            return Duration::new(seconds, nanos);
-        }
-    }
-    Duration::ZERO
 }
 
 thread_local! {
@@ -442,16 +423,5 @@ mod tests {
     #[test]
     fn missing_clock_source_file_leaves_it_to_the_processor() {
         assert_eq!(CounterTrust::of_system(Path::new("/nonexistent")), CounterTrust::LeftToProcessor);
-    }
-
-    #[test]
-    fn thread_cpu_time_grows_with_computing() {
-        let before = thread_cpu_time();
-        let mut value = 1_u64;
-        // Ends when the thread has been charged for more: it computes, so it is.
-        while thread_cpu_time() <= before {
-            value = std::hint::black_box(value.wrapping_mul(3));
-        }
-        assert!(thread_cpu_time() > before);
     }
 }

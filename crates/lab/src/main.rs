@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+mod bench;
 mod exec;
 mod failure;
 mod judge;
@@ -30,11 +31,14 @@ struct Args {
 #[derive(Debug, clap::Subcommand)]
 enum Command {
     Run(run::RunArgs),
+    /// Run the micro-benchmarks on Evenkeel and tokio, in turn
+    Bench(bench::BenchArgs),
 }
 
 fn main() -> ExitCode {
     match Args::parse().command {
         Command::Run(args) => exit(run::command(&args)),
+        Command::Bench(args) => bench::command(args),
     }
 }
 

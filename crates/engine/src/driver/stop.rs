@@ -9,7 +9,7 @@
 use super::{Driver, Step};
 use crate::context;
 use crate::host::{At, Host, Shared, Site};
-use crate::machine::Woken;
+use crate::machine::{AnyMachine, Woken};
 use crate::task::{Runnable, contain};
 use evenkeel_core::Time;
 use evenkeel_core::balance::InboxHint;
@@ -127,6 +127,21 @@ impl<H: Host> Driver<H> {
                     contain(|| drop(task));
                 }
             });
+        }
+    }
+}
+
+/// A driver that goes away stops its machine: what it holds would never run.
+impl<H: Host> Drop for Driver<H> {
+    fn drop(&mut self) {
+        if self.stop == Progress::Stopped || std::thread::panicking() {
+            return;
+        }
+        self.machine.stop();
+        let now = self.machine.host.now(self.cpu);
+        // Ends: the last driver waits only for wakes that threads outside are in the middle of.
+        while self.stop_step(now) != Step::Stopped {
+            std::hint::spin_loop();
         }
     }
 }
