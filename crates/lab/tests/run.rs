@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-const TARGETS: &[&str] = &["tokio", "tokio-split", "tokio-split-nice"];
+const TARGETS: &[&str] = &["threads", "tokio", "tokio-split", "tokio-split-nice"];
 
 /// A folder that is gone at the end of a test.
 struct Folder(PathBuf);
