@@ -160,6 +160,10 @@ impl<H: Host> PublishedPoll<H> {
         self.began.store(at, began.map_or(0, |time| time.as_nanos().max(1)), Relaxed);
     }
 
+    pub(crate) fn timer(&self, at: At) -> Time {
+        Time::from_nanos(self.timer.load(at, Relaxed))
+    }
+
     pub(crate) fn set_timer(&self, at: At, timer: Time) {
         self.timer.store(at, timer.as_nanos(), Relaxed);
     }
@@ -206,7 +210,7 @@ impl<H: Host> Cpu<H> {
         Prospect {
             queued: self.waiting.length(at),
             inbox: self.inbox.hint(at),
-            timer: Time::from_nanos(self.poll.timer.load(at, Relaxed)),
+            timer: self.poll.timer(at),
             poll_began: (began != 0).then(|| Time::from_nanos(began)),
             is_parked: self.park.is_parked(at),
         }

@@ -142,7 +142,7 @@ impl Group {
             Admission::Stopping => return Err(SpawnError::Stopping),
         }
         let (runnable, handle) = task::create(self.near_port(), future);
-        runnable.schedule();
+        task::launch(&self.port, runnable);
         Ok(handle)
     }
 

@@ -4,16 +4,15 @@
 //!
 //! Knows nothing of other CPUs but through `pull`.
 
-use super::Driver;
+use super::Turns;
 use crate::cpu::{Counter, RunQueue};
 use crate::host::{CpuTime, Host, Site};
-use crate::machine::{Credit, Reservation};
+use crate::machine::{Credit, Machine, Reservation};
 use crate::task::Runnable;
 use evenkeel_core::balance::{Smallest, Waiting};
 use evenkeel_core::fair_queue::Slot;
 use evenkeel_core::switches::LookAround;
 use evenkeel_core::{Span, Time};
-use std::sync::Arc;
 
 /// A group's turn on this CPU.
 #[derive(Debug)]
@@ -48,10 +47,9 @@ enum TurnEnd {
     NothingLeft,
 }
 
-impl<H: Host> Driver<H> {
+impl<H: Host> Turns<H> {
     /// Ends the poll before, and dequeues the next task to poll.
-    pub(super) fn dispatch(&mut self, now: Time) -> Option<Runnable> {
-        let machine = Arc::clone(&self.machine);
+    pub(super) fn dispatch(&mut self, machine: &Machine<H>, now: Time) -> Option<Runnable> {
         let at = self.at(Site::Dispatch);
         let mut queue = machine.lock(at, self.cpu);
         machine.intake(at, self.cpu, &mut queue, now);
@@ -63,14 +61,14 @@ impl<H: Host> Driver<H> {
             task.metadata().set_runnable_since(now);
         }
         if let Some(slice) = self.slice.take() {
-            match self.turn(&queue, &slice, requeued.is_some(), now) {
+            match self.turn(machine, &queue, &slice, requeued.is_some(), now) {
                 Turn::GoesOn => {
                     queue.fair_requeue(slice.slot, requeued);
                     let slot = slice.slot;
                     self.slice = Some(slice);
-                    return self.take(&mut queue, slot, now);
+                    return self.take(machine, &mut queue, slot, now);
                 }
-                Turn::Ends(why) => self.end_slice(&mut queue, &slice, why, now),
+                Turn::Ends(why) => self.end_slice(machine, &mut queue, &slice, why, now),
             }
         }
         if let Some(task) = requeued {
@@ -82,15 +80,15 @@ impl<H: Host> Driver<H> {
         if is_looking {
             machine.settle_counts(at, &mut queue);
             drop(queue);
-            self.look_around(Waiting { smallest: mine, length }, now);
+            self.look_around(machine, Waiting { smallest: mine, length }, now);
             queue = machine.lock(at, self.cpu);
             machine.intake(at, self.cpu, &mut queue, now);
         }
-        self.pick(&mut queue, now)
+        self.pick(machine, &mut queue, now)
     }
 
-    fn turn(&self, queue: &RunQueue, slice: &Slice, is_requeued: bool, now: Time) -> Turn {
-        if now.since(slice.began) >= self.machine.config.slice {
+    fn turn(&self, machine: &Machine<H>, queue: &RunQueue, slice: &Slice, is_requeued: bool, now: Time) -> Turn {
+        if now.since(slice.began) >= machine.config.slice {
             Turn::Ends(TurnEnd::SliceUsed)
         } else if queue.is_cut {
             Turn::Ends(TurnEnd::Cut)
@@ -102,37 +100,35 @@ impl<H: Host> Driver<H> {
     }
 
     /// Settles what the turn used: all the time since the pick, less what the thread did not get.
-    fn end_slice(&mut self, queue: &mut RunQueue, slice: &Slice, why: TurnEnd, now: Time) {
+    fn end_slice(&mut self, machine: &Machine<H>, queue: &mut RunQueue, slice: &Slice, why: TurnEnd, now: Time) {
         let at = self.at(Site::Charge);
         if why == TurnEnd::Cut {
-            self.count(Counter::Cuts, 1);
+            self.count(machine, Counter::Cuts, 1);
         }
-        let used = self.charged.charge(now.since(slice.began), now, || self.machine.host.cpu_time(self.cpu));
+        let used = self.charged.charge(now.since(slice.began), now, || machine.host.cpu_time(self.cpu));
         for reservation in &slice.reservations {
-            self.machine.settle(at, reservation, used);
+            machine.settle(at, reservation, used);
         }
         let group = queue.fair.group(slice.slot);
         let tally = &mut queue.fair.payload_mut(slice.slot).tally;
         tally.run = tally.run.plus(used);
-        tally.publish(at, &self.machine.table, group);
+        tally.publish(at, &machine.table, group);
         queue.fair.unpin(slice.slot);
         (queue.running, queue.is_cut) = (None, false);
-        self.count(Counter::Run, used.as_nanos());
+        self.count(machine, Counter::Run, used.as_nanos());
     }
 
     /// Ends the slice without picking another: nothing waits here, or the machine stops.
-    pub(super) fn abandon_slice(&mut self, now: Time) {
+    pub(super) fn abandon_slice(&mut self, machine: &Machine<H>, now: Time) {
         let Some(slice) = self.slice.take() else { return };
-        let machine = Arc::clone(&self.machine);
         let at = self.at(Site::Dispatch);
         let mut queue = machine.lock(at, self.cpu);
-        self.end_slice(&mut queue, &slice, TurnEnd::NothingLeft, now);
+        self.end_slice(machine, &mut queue, &slice, TurnEnd::NothingLeft, now);
         machine.settle_counts(at, &mut queue);
     }
 
     /// Picks the group with the smallest clock and reserves its slice.
-    fn pick(&mut self, queue: &mut RunQueue, now: Time) -> Option<Runnable> {
-        let machine = Arc::clone(&self.machine);
+    fn pick(&mut self, machine: &Machine<H>, queue: &mut RunQueue, now: Time) -> Option<Runnable> {
         let at = self.at(Site::Dispatch);
         let Some(slot) = queue.fair.pick(|group| machine.table.row(group).clock(at)) else {
             machine.publish(at, self.cpu, queue);
@@ -149,35 +145,38 @@ impl<H: Host> Driver<H> {
         self.seat().slice_end.set(now.after(machine.config.slice));
         self.slice = Some(Slice { slot, began: now, reservations });
         self.seat().prune_ports();
-        let task = self.take(queue, slot, now);
+        let task = self.take(machine, queue, slot, now);
         // After the task has left: what is published is what waits.
         machine.publish(at, self.cpu, queue);
+        if !queue.fair.is_empty() {
+            machine.kick_searcher(at, self.cpu);
+        }
         task
     }
 
-    /// Dequeues a task of the running group, and ends the hold of the lock: counts, figures, and a kick that is owed.
-    fn take(&mut self, queue: &mut RunQueue, slot: Slot, now: Time) -> Option<Runnable> {
+    /// Dequeues a task of the running group, and ends the hold of the lock: counts, figures, and a kick.
+    fn take(&mut self, machine: &Machine<H>, queue: &mut RunQueue, slot: Slot, now: Time) -> Option<Runnable> {
         let at = self.at(Site::Dispatch);
         let task = queue.fair.pop(slot)?;
         let wait = now.since(task.metadata().runnable_since());
         let group = queue.fair.group(slot);
         let tally = &mut queue.fair.payload_mut(slot).tally;
         if !tally.try_count(wait) {
-            tally.publish(at, &self.machine.table, group);
+            tally.publish(at, &machine.table, group);
             let counted = tally.try_count(wait);
             debug_assert!(counted, "an empty tally has room");
         }
-        self.own().counters.add_wait(at, wait);
-        self.machine.settle_counts(at, queue);
-        self.machine.publish_length(at, self.cpu, queue);
+        machine.cpu(self.cpu).counters.add_wait(at, wait);
+        machine.settle_counts(at, queue);
+        machine.publish_length(at, self.cpu, queue);
         self.seat().left_waiting.set(queue.fair.len());
         self.woke_for_nothing = false;
         if self.is_searching {
-            self.end_search_with_work();
+            self.end_search_with_work(machine);
         }
-        if self.seat().is_kick_owed.replace(false) && !queue.fair.is_empty() {
-            H::fence(at);
-            self.machine.kick_searcher(at, self.cpu);
+        // While tasks are left waiting, parked CPUs are looked for at every poll; so this needs no fence.
+        if !queue.fair.is_empty() && machine.domain_of(self.cpu).has_parked(at) {
+            machine.kick_searcher(at, self.cpu);
         }
         Some(task)
     }

@@ -12,13 +12,14 @@ mod stop;
 
 use crate::api::Handle;
 use crate::context::{self, Current};
-use crate::cpu::{Counter, Cpu};
+use crate::cpu::Counter;
 use crate::host::{At, Host, Shared, Site};
 use crate::machine::{AnyMachine, Machine, MachinePhase, Woken};
 use crate::seat::Seat;
 use crate::task::{Runnable, contain};
 use dispatch::Slice;
 use evenkeel_core::{CpuId, Span, Time};
+use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -41,10 +42,17 @@ pub enum Step {
     Stopped,
 }
 
-/// Drives one CPU. One at a time exists per CPU.
+/// Drives one CPU. One at a time exists per CPU. Dropping it stops its machine: what it holds would never run.
 #[derive(Debug)]
 pub struct Driver<H: Host> {
     machine: Arc<Machine<H>>,
+    turns: Turns<H>,
+}
+
+/// What a driver keeps from step to step. Apart from the machine, so that a step borrows that rather than count a
+/// reference to it, on a line that all CPUs share.
+#[derive(Debug)]
+struct Turns<H: Host> {
     cpu: CpuId,
     current: Current,
     random: fastrand::Rng,
@@ -60,11 +68,12 @@ pub struct Driver<H: Host> {
     woke_for_nothing: bool,
     charged: dispatch::CpuTimeMark,
     stop: stop::Progress,
+    host: PhantomData<fn(H)>,
 }
 
 impl<H: Host> Driver<H> {
     /// Takes a CPU. `handle` is what [`crate::api::Handle::current`] gives to tasks that run on it. `None` if the CPU
-    /// is driven already, or the machine stops.
+    /// is driven already.
     ///
     /// # Panics
     /// If the machine has no such CPU, or `handle` is of another machine.
@@ -74,11 +83,9 @@ impl<H: Host> Driver<H> {
         let at = At::new(cpu, Site::Owner);
         let epoch = machine.cpu(cpu).owner.claim(at)?;
         machine.drivers.fetch_add(at, 1, Relaxed);
-        let seat = Seat::new(cpu, epoch);
-        Some(Driver {
-            machine: Arc::clone(machine),
+        let turns = Turns {
             cpu,
-            current: Current::new(handle, Some(seat)),
+            current: Current::new(handle, Some(Seat::new(cpu, epoch))),
             random: fastrand::Rng::with_seed(machine.config.seed ^ (u64::from(cpu.get()) << 32)),
             slice: None,
             polled_at: None,
@@ -89,28 +96,44 @@ impl<H: Host> Driver<H> {
             woke_for_nothing: false,
             charged: dispatch::CpuTimeMark::default(),
             stop: stop::Progress::default(),
-        })
+            host: PhantomData,
+        };
+        Some(Driver { machine: Arc::clone(machine), turns })
     }
 
     /// The CPU that it drives.
     pub fn cpu(&self) -> CpuId {
-        self.cpu
+        self.turns.cpu
     }
 
     /// One turn of the scheduler: at most one poll.
     pub fn step(&mut self) -> Step {
-        let now = self.machine.host.now(self.cpu);
+        self.turns.step(&self.machine)
+    }
+}
+
+impl<H: Host> Drop for Driver<H> {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            self.turns.stop_now(&self.machine);
+        }
+    }
+}
+
+impl<H: Host> Turns<H> {
+    fn step(&mut self, machine: &Machine<H>) -> Step {
+        let now = machine.host.now(self.cpu);
         if self.is_parked {
-            self.resume();
+            self.resume(machine);
         }
-        if self.machine.machine_phase(self.at(Site::Stop)) != MachinePhase::Running {
-            return self.stop_step(now);
+        if machine.machine_phase(self.at(Site::Stop)) != MachinePhase::Running {
+            return self.stop_step(machine, now);
         }
-        self.end_poll(now);
-        self.fire_timers(now);
-        match self.dispatch(now) {
-            Some(task) => self.poll(task, now),
-            None => self.go_idle(now),
+        self.end_poll(machine, now);
+        self.fire_timers(machine, now);
+        match self.dispatch(machine, now) {
+            Some(task) => self.poll(machine, task, now),
+            None => self.go_idle(machine, now),
         }
     }
 
@@ -118,32 +141,28 @@ impl<H: Host> Driver<H> {
         At::new(self.cpu, site)
     }
 
-    fn own(&self) -> &Cpu<H> {
-        self.machine.cpu(self.cpu)
-    }
-
     fn seat(&self) -> &Seat {
         self.current.own_seat()
     }
 
-    fn count(&self, counter: Counter, value: u64) {
-        self.machine.count(self.at(Site::Count), counter, value);
+    fn count(&self, machine: &Machine<H>, counter: Counter, value: u64) {
+        machine.count(self.at(Site::Count), counter, value);
     }
 
-    fn poll(&mut self, task: Runnable, now: Time) -> Step {
-        self.own().poll.set_began(self.at(Site::Dispatch), Some(now));
+    fn poll(&mut self, machine: &Machine<H>, task: Runnable, now: Time) -> Step {
+        machine.cpu(self.cpu).poll.set_began(self.at(Site::Dispatch), Some(now));
         self.polled_at = Some(now);
-        self.count(Counter::Polls, 1);
+        self.count(machine, Counter::Polls, 1);
         context::enter(&self.current, || task.run());
         Step::Polled
     }
 
     /// Counts the poll that has ended.
-    fn end_poll(&mut self, now: Time) {
+    fn end_poll(&mut self, machine: &Machine<H>, now: Time) {
         let Some(began) = self.polled_at.take() else { return };
         let length = now.since(began);
-        if length > self.machine.config.slice {
-            self.count(Counter::LongPolls, 1);
+        if length > machine.config.slice {
+            self.count(machine, Counter::LongPolls, 1);
         }
         let eighth = |span: Span| Span::from_nanos(span.as_nanos() / 8);
         self.poll_average = self.poll_average.minus(eighth(self.poll_average)).plus(eighth(length));
@@ -151,14 +170,14 @@ impl<H: Host> Driver<H> {
     }
 
     /// Fires the timers of this CPU that are due.
-    fn fire_timers(&mut self, now: Time) {
+    fn fire_timers(&mut self, machine: &Machine<H>, now: Time) {
         let at = self.at(Site::Timer);
-        if self.own().prospect(at).timer > now && self.own().timer_inbox.is_empty() {
+        if machine.cpu(self.cpu).poll.timer(at) > now && machine.cpu(self.cpu).timer_inbox.is_empty() {
             return;
         }
         let mut woken = Woken::new();
-        let mut queue = self.machine.lock(at, self.cpu);
-        self.machine.serve_timers(at, self.cpu, &mut queue, now, &mut woken);
+        let mut queue = machine.lock(at, self.cpu);
+        machine.serve_timers(at, self.cpu, &mut queue, now, &mut woken);
         drop(queue);
         self.wake_all(woken);
     }

@@ -5,7 +5,7 @@
 //!
 //! Knows nothing of parking.
 
-use super::Driver;
+use super::Turns;
 use crate::cpu::{Counter, RunQueue};
 use crate::host::{At, Host, Shared, Site};
 use crate::machine::{Machine, Woken};
@@ -13,7 +13,6 @@ use crate::task::Runnable;
 use evenkeel_core::balance::{Appraisal, InboxHint, Look, Prospect, Waiting, appraise, look, look_count, pull_count};
 use evenkeel_core::fair_queue::{Count, Slot};
 use evenkeel_core::{CpuId, GroupId, Time, Vtime};
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// CPUs that are looked at per end of slice. The simulations of decision 0001: one leaves 1.1 % error, two 0.5 %, all
@@ -40,64 +39,62 @@ pub(super) struct Survey {
     pub(super) has_busy: bool,
 }
 
-impl<H: Host> Driver<H> {
+impl<H: Host> Turns<H> {
     /// The fairness pull: looks at two CPUs for a group that is behind, and at whether they are stuck in a poll.
-    pub(super) fn look_around(&mut self, mine: Waiting, now: Time) {
+    pub(super) fn look_around(&mut self, machine: &Machine<H>, mine: Waiting, now: Time) {
         let at = self.at(Site::LookAround);
         let mut best: Option<(Vtime, CpuId)> = None;
-        for _ in 0..SAMPLES.min(self.machine.cpu_count() - 1) {
-            let other = self.random_other();
-            self.rescue(other, now);
-            let theirs = self.machine.cpu(other).waiting.read(at);
+        for _ in 0..SAMPLES.min(machine.cpu_count() - 1) {
+            let other = self.random_other(machine);
+            self.rescue(machine, other, now);
+            let theirs = machine.cpu(other).waiting.read(at);
             let is_better = |clock: Vtime| best.is_none_or(|(least, _)| clock.is_before(least));
             if let Some(smallest) = theirs.smallest.filter(|smallest| is_better(smallest.clock)) {
                 best = Some((smallest.clock, other));
             }
         }
         let Some((_, other)) = best else { return };
-        let theirs = self.machine.cpu(other).waiting.read(at);
+        let theirs = machine.cpu(other).waiting.read(at);
         // Before locking, the clock itself: what was published may be old.
-        if let Look::Pull(_) = self.judge(at, &mine, &theirs) {
-            self.pull_behind(other, &mine, now);
+        if let Look::Pull(_) = self.judge(machine, at, &mine, &theirs) {
+            self.pull_behind(machine, other, &mine, now);
         }
     }
 
-    fn judge(&self, at: At, mine: &Waiting, theirs: &Waiting) -> Look {
+    fn judge(&self, machine: &Machine<H>, at: At, mine: &Waiting, theirs: &Waiting) -> Look {
         let Some(smallest) = theirs.smallest else { return Look::Leave };
-        let row = self.machine.table.row(smallest.group);
-        look(mine, theirs, row.clock(at), self.machine.config.slice, row.weight(at))
+        let row = machine.table.row(smallest.group);
+        look(mine, theirs, row.clock(at), machine.config.slice, row.weight(at))
     }
 
-    fn pull_behind(&mut self, other: CpuId, mine: &Waiting, now: Time) {
-        let machine = Arc::clone(&self.machine);
+    fn pull_behind(&mut self, machine: &Machine<H>, other: CpuId, mine: &Waiting, now: Time) {
         let at = self.at(Site::LookAround);
         let Some(mut queue) = machine.claim(at, other) else { return };
         machine.intake(at, other, &mut queue, now);
         let theirs = Waiting { smallest: machine.smallest(at, &mut queue), length: queue.fair.len() };
-        let haul = match self.judge(at, mine, &theirs) {
+        let haul = match self.judge(machine, at, mine, &theirs) {
             Look::Leave => None,
             Look::Pull(_) => {
                 let count = look_count(mine, &theirs);
-                theirs.smallest.and_then(|smallest| self.load(&mut queue, smallest.group, count))
+                theirs.smallest.and_then(|smallest| Self::load(&mut queue, smallest.group, count))
             }
         };
         machine.publish(at, other, &mut queue);
         machine.settle_counts(at, &mut queue);
         drop(queue);
         if let Some(haul) = haul {
-            self.unload(haul);
+            self.unload(machine, haul);
         }
     }
 
     /// Serves a CPU that has been in one poll for longer than a slice: takes its inbox into its queue, fires its timers.
-    fn rescue(&mut self, other: CpuId, now: Time) {
+    fn rescue(&mut self, machine: &Machine<H>, other: CpuId, now: Time) {
         let at = self.at(Site::LookAround);
-        let prospect = self.machine.cpu(other).prospect(at);
-        let is_stuck = prospect.poll_began.is_some_and(|began| now.since(began) > self.machine.config.slice);
+        let prospect = machine.cpu(other).prospect(at);
+        let is_stuck = prospect.poll_began.is_some_and(|began| now.since(began) > machine.config.slice);
         if !is_stuck || (prospect.inbox == InboxHint::Empty && prospect.timer > now) {
             return;
         }
-        let machine = Arc::clone(&self.machine);
         let mut woken = Woken::new();
         let Some(mut queue) = machine.claim(at, other) else { return };
         machine.serve_timers(at, other, &mut queue, now, &mut woken);
@@ -109,39 +106,38 @@ impl<H: Host> Driver<H> {
     }
 
     /// An idle CPU looks for work. Whether it found any.
-    pub(super) fn search(&mut self, now: Time) -> bool {
-        self.count(Counter::StealsTried, 1);
+    pub(super) fn search(&mut self, machine: &Machine<H>, now: Time) -> bool {
+        self.count(machine, Counter::StealsTried, 1);
         let at = self.at(Site::Search);
-        let count = self.machine.cpu_count();
+        let count = machine.cpu_count();
         let start = self.random.usize(0..count);
         let mut candidates: Vec<(Option<Vtime>, CpuId)> = Vec::with_capacity(CANDIDATES);
         for turn in 0..count {
-            let other = self.machine.cpus[(start + turn) % count].id;
-            if other == self.cpu || appraise(&self.machine.cpu(other).prospect(at), now) != Appraisal::Work {
+            let other = machine.cpus[(start + turn) % count].id;
+            if other == self.cpu || appraise(&machine.cpu(other).prospect(at), now) != Appraisal::Work {
                 continue;
             }
-            let clock = self.machine.cpu(other).waiting.read(at).smallest.map(|smallest| smallest.clock);
+            let clock = machine.cpu(other).waiting.read(at).smallest.map(|smallest| smallest.clock);
             candidates.push((clock, other));
-            if candidates.len() == CANDIDATES && self.pull_first(&mut candidates, now) {
+            if candidates.len() == CANDIDATES && self.pull_first(machine, &mut candidates, now) {
                 return true;
             }
         }
-        self.pull_first(&mut candidates, now)
+        self.pull_first(machine, &mut candidates, now)
     }
 
     /// Tries the candidates, smallest clock first. One without a published clock has only its inbox: those come first,
     /// since nobody has looked at them yet.
-    fn pull_first(&mut self, candidates: &mut Vec<(Option<Vtime>, CpuId)>, now: Time) -> bool {
+    fn pull_first(&mut self, machine: &Machine<H>, candidates: &mut Vec<(Option<Vtime>, CpuId)>, now: Time) -> bool {
         candidates.sort_by(|(one, _), (other, _)| match (one, other) {
             (Some(one), Some(other)) => one.ahead_of(*other).cmp(&0),
             (one, other) => one.is_some().cmp(&other.is_some()),
         });
-        candidates.drain(..).any(|(_, other)| self.pull_work(other, now))
+        candidates.drain(..).any(|(_, other)| self.pull_work(machine, other, now))
     }
 
     /// Takes up to half of the most deserving group's tasks from a CPU.
-    fn pull_work(&mut self, other: CpuId, now: Time) -> bool {
-        let machine = Arc::clone(&self.machine);
+    fn pull_work(&mut self, machine: &Machine<H>, other: CpuId, now: Time) -> bool {
         let at = self.at(Site::Search);
         let mut woken = Woken::new();
         let Some(mut queue) = machine.claim(at, other) else { return false };
@@ -153,7 +149,7 @@ impl<H: Host> Driver<H> {
         let haul = smallest.and_then(|smallest| {
             let slot = queue.fair.find(smallest.group)?;
             let count = pull_count(queue.fair.waiting(slot));
-            self.load(&mut queue, smallest.group, count)
+            Self::load(&mut queue, smallest.group, count)
         });
         machine.publish(at, other, &mut queue);
         machine.settle_counts(at, &mut queue);
@@ -161,13 +157,13 @@ impl<H: Host> Driver<H> {
         let fired = !woken.is_empty();
         self.wake_all(woken);
         let Some(haul) = haul else { return fired };
-        self.count(Counter::Steals, 1);
-        self.unload(haul);
+        self.count(machine, Counter::Steals, 1);
+        self.unload(machine, haul);
         true
     }
 
     /// Takes tasks of a group out of a queue.
-    fn load(&self, queue: &mut RunQueue, group: GroupId, count: usize) -> Option<Haul> {
+    fn load(queue: &mut RunQueue, group: GroupId, count: usize) -> Option<Haul> {
         let slot = queue.fair.find(group)?;
         let tasks: Vec<_> = std::iter::from_fn(|| queue.fair.pop(slot)).take(count).collect();
         let count = queue.fair.take_count(slot);
@@ -175,11 +171,10 @@ impl<H: Host> Driver<H> {
     }
 
     /// Puts them into the own queue. Not raised: they were waiting, so their claim is real.
-    fn unload(&mut self, haul: Haul) {
+    fn unload(&mut self, machine: &Machine<H>, haul: Haul) {
         let at = self.at(Site::Pull);
-        let machine = Arc::clone(&self.machine);
         let mut queue = machine.lock(at, self.cpu);
-        self.count(Counter::Migrations, haul.tasks.len() as u64);
+        self.count(machine, Counter::Migrations, haul.tasks.len() as u64);
         let mut slot = Slot::ROOT;
         for task in haul.tasks {
             slot = Machine::<H>::slot_for(&mut queue, &task);
@@ -194,9 +189,9 @@ impl<H: Host> Driver<H> {
     }
 
     /// What all other CPUs have to offer, without locks.
-    pub(super) fn survey(&self, now: Time) -> Survey {
+    pub(super) fn survey(&self, machine: &Machine<H>, now: Time) -> Survey {
         let at = self.at(Site::Search);
-        let others = self.machine.cpus.iter().filter(|cpu| cpu.id != self.cpu);
+        let others = machine.cpus.iter().filter(|cpu| cpu.id != self.cpu);
         let prospects = others.map(|cpu| cpu.prospect(at));
         let nothing = Survey { has_work: false, later: Time::NEVER, has_busy: false };
         prospects.fold(nothing, |survey, prospect: Prospect| {
@@ -209,9 +204,9 @@ impl<H: Host> Driver<H> {
         })
     }
 
-    fn random_other(&mut self) -> CpuId {
-        let count = self.machine.cpu_count();
+    fn random_other(&mut self, machine: &Machine<H>) -> CpuId {
+        let count = machine.cpu_count();
         let index = (self.cpu.index() + 1 + self.random.usize(0..count - 1)) % count;
-        self.machine.cpus[index].id
+        machine.cpus[index].id
     }
 }

@@ -6,14 +6,13 @@
 //!
 //! Knows nothing of who waits for the machine to end.
 
-use super::{Driver, Step};
+use super::{Step, Turns};
 use crate::context;
 use crate::host::{At, Host, Shared, Site};
-use crate::machine::{AnyMachine, Woken};
+use crate::machine::{AnyMachine, Machine, Woken};
 use crate::task::{Runnable, contain};
 use evenkeel_core::Time;
 use evenkeel_core::balance::InboxHint;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// How far this driver has got.
@@ -26,26 +25,26 @@ pub(super) enum Progress {
     Stopped,
 }
 
-impl<H: Host> Driver<H> {
-    pub(super) fn stop_step(&mut self, now: Time) -> Step {
+impl<H: Host> Turns<H> {
+    pub(super) fn stop_step(&mut self, machine: &Machine<H>, now: Time) -> Step {
         let at = self.at(Site::Stop);
         if self.stop == Progress::Running {
-            self.leave(now);
+            self.leave(machine, now);
         }
-        self.sweep();
+        self.sweep(machine);
         match self.stop {
             Progress::Running => {
                 // ORDER S: AcqRel: the last driver sees all that the others have left.
-                let before = self.machine.drivers.fetch_sub(at, 1, Ordering::AcqRel);
+                let before = machine.drivers.fetch_sub(at, 1, Ordering::AcqRel);
                 if before == 1 {
                     self.stop = Progress::Last;
                     return Step::Stopping;
                 }
-                self.end()
+                self.end(machine)
             }
-            Progress::Last if self.is_quiet() => {
-                self.close();
-                self.end()
+            Progress::Last if self.is_quiet(machine) => {
+                self.close(machine);
+                self.end(machine)
             }
             Progress::Last => Step::Stopping,
             Progress::Stopped => Step::Stopped,
@@ -53,15 +52,14 @@ impl<H: Host> Driver<H> {
     }
 
     /// Gives up what this driver holds.
-    fn leave(&mut self, now: Time) {
-        self.own().poll.set_began(self.at(Site::Stop), None);
+    fn leave(&mut self, machine: &Machine<H>, now: Time) {
+        machine.cpu(self.cpu).poll.set_began(self.at(Site::Stop), None);
         let requeued = self.seat().take_requeue();
         let suspended: Vec<_> = std::iter::from_fn(|| self.seat().take_suspended()).collect();
-        let machine = Arc::clone(&self.machine);
         let mut queue = machine.lock(self.at(Site::Stop), self.cpu);
         suspended.into_iter().for_each(|task| queue.registry.add(task));
         drop(queue);
-        self.abandon_slice(now);
+        self.abandon_slice(machine, now);
         self.seat().set_running(None);
         if self.is_searching {
             self.is_searching = false;
@@ -71,8 +69,7 @@ impl<H: Host> Driver<H> {
     }
 
     /// Drops all that is queued anywhere, and wakes all that sleeps.
-    fn sweep(&mut self) {
-        let machine = Arc::clone(&self.machine);
+    fn sweep(&mut self, machine: &Machine<H>) {
         let at = self.at(Site::Stop);
         for cpu in &machine.cpus {
             let mut woken = Woken::new();
@@ -92,18 +89,17 @@ impl<H: Host> Driver<H> {
     }
 
     /// Whether no task is left. A task that a thread outside is about to enqueue is still registered.
-    fn is_quiet(&self) -> bool {
+    fn is_quiet(&self, machine: &Machine<H>) -> bool {
         let at = self.at(Site::Stop);
-        self.machine.cpus.iter().all(|cpu| {
-            let mut queue = self.machine.lock(at, cpu.id);
+        machine.cpus.iter().all(|cpu| {
+            let mut queue = machine.lock(at, cpu.id);
             queue.registry.is_empty() && queue.fair.is_empty() && cpu.inbox.hint(at) == InboxHint::Empty
         })
     }
 
     /// Refuses what comes from here on. What a spawn has pushed since the last sweep is dropped here.
-    fn close(&mut self) {
+    fn close(&mut self, machine: &Machine<H>) {
         let at = self.at(Site::Stop);
-        let machine = Arc::clone(&self.machine);
         for cpu in &machine.cpus {
             let tasks: Vec<_> = cpu.inbox.close(at).collect();
             self.drop_all(tasks);
@@ -111,11 +107,11 @@ impl<H: Host> Driver<H> {
         machine.phase.store(at, 2, Ordering::Release);
     }
 
-    fn end(&mut self) -> Step {
+    fn end(&mut self, machine: &Machine<H>) -> Step {
         self.stop = Progress::Stopped;
         self.seat().prune_ports();
         let at = At::new(self.cpu, Site::Owner);
-        self.machine.cpu(self.cpu).owner.release(at, self.seat().epoch());
+        machine.cpu(self.cpu).owner.release(at, self.seat().epoch());
         Step::Stopped
     }
 
@@ -129,18 +125,16 @@ impl<H: Host> Driver<H> {
             });
         }
     }
-}
 
-/// A driver that goes away stops its machine: what it holds would never run.
-impl<H: Host> Drop for Driver<H> {
-    fn drop(&mut self) {
-        if self.stop == Progress::Stopped || std::thread::panicking() {
+    /// Stops the machine, unless this driver has ended already.
+    pub(super) fn stop_now(&mut self, machine: &Machine<H>) {
+        if self.stop == Progress::Stopped {
             return;
         }
-        self.machine.stop();
-        let now = self.machine.host.now(self.cpu);
+        machine.stop();
+        let now = machine.host.now(self.cpu);
         // Ends: the last driver waits only for wakes that threads outside are in the middle of.
-        while self.stop_step(now) != Step::Stopped {
+        while self.stop_step(machine, now) != Step::Stopped {
             std::hint::spin_loop();
         }
     }

@@ -131,6 +131,14 @@ where
     (runnable, JoinHandle::running(task.fallible(), task_ref))
 }
 
+/// Enqueues a new task for the first time. `port` is of the task's group, and keeps the machine meanwhile.
+pub(crate) fn launch(port: &GroupPort, runnable: Runnable) {
+    context::with(|current| match current.and_then(|current| current.seat_in(port)) {
+        Some((machine, seat)) => machine.wake_here(seat, runnable),
+        None => port.machine().wake_outside(runnable),
+    });
+}
+
 /// What `async-task` calls when a task becomes runnable.
 fn schedule(runnable: Runnable, info: ScheduleInfo) {
     context::with(|current| {

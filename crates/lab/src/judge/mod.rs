@@ -43,7 +43,8 @@ pub(crate) struct Verdict {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Verdicts {
     pub(crate) groups: Vec<Verdict>,
-    /// Of the work per weight of the batch groups; `None` with fewer than two, or without work.
+    /// Of the work per weight of the batch groups; `None` with fewer than two, without work, or if
+    /// some come later.
     pub(crate) jain: Option<f64>,
     /// The ideal work in seconds, per window and group.
     pub(crate) ideal: Vec<Vec<f64>>,
@@ -64,7 +65,7 @@ pub(crate) fn judge(scenario: &Scenario, recording: &Recording, cpus: usize, fro
         Fared { index, recording, ideal: &ideal }.verdict(bound, exempt)
     };
     let verdicts: Vec<Verdict> = (0..groups.len()).map(verdict).collect();
-    Verdicts { jain: jain_of_batch(&scenario.groups, &verdicts), groups: verdicts, ideal }
+    Verdicts { jain: jain_of_batch(scenario, &verdicts), groups: verdicts, ideal }
 }
 
 /// The lag that is allowed: (4 slices + 2 longest polls) for every CPU of the ideal share, rounded up.
@@ -173,11 +174,14 @@ fn spawns_into(program: &Program, group: GroupIndex) -> bool {
     })
 }
 
-fn jain_of_batch(groups: &[GroupDef], verdicts: &[Verdict]) -> Option<f64> {
-    let batch = groups.iter().zip(verdicts).filter(|(group, _)| group.role == Role::Batch);
-    let per_weight: Vec<f64> =
-        batch.map(|(group, verdict)| verdict.work.as_secs_f64() / f64::from(group.weight)).collect();
-    jain(&per_weight)
+/// Groups that come later have had less time, so with such there is no index.
+fn jain_of_batch(scenario: &Scenario, verdicts: &[Verdict]) -> Option<f64> {
+    let batch = scenario.groups.iter().zip(verdicts).enumerate().filter(|(_, (group, _))| group.role == Role::Batch);
+    let per_weight = |(index, (group, verdict)): (usize, (&GroupDef, &Verdict))| {
+        let work = verdict.work.as_secs_f64() / f64::from(group.weight);
+        newcomer_at(scenario, GroupIndex(index)).is_none().then_some(work)
+    };
+    jain(&batch.map(per_weight).collect::<Option<Vec<f64>>>()?)
 }
 
 /// Jain's index: 1 when all are equal, 1/n when one has everything.
@@ -248,7 +252,10 @@ mod tests {
             assert!((group.ideal_share.unwrap() - share).abs() < 1e-9);
             assert!(group.lag < Duration::from_micros(1));
         }
-        assert!((verdicts.jain.unwrap() - 1.0).abs() < 1e-9);
+        assert_eq!(verdicts.jain, None, "`b` comes later");
+        let both = HOGS.replace("start = \"200ms\"", "");
+        let jain = judge(&scenario(&both), &recording, 2, Moment::default()).jain;
+        assert!((jain.unwrap() - 1.0).abs() < 1e-9);
     }
 
     #[test]

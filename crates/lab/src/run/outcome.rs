@@ -5,6 +5,7 @@
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 
+use crate::os::Urgency;
 use crate::target::Times;
 
 /// One run of a scenario on one target.
@@ -28,8 +29,8 @@ pub(crate) struct Outcome {
     /// 99th percentile of how late open arrivals were spawned.
     pub(crate) generator_late_us: Option<f64>,
     pub(crate) generator_late_max_us: Option<f64>,
-    /// `real-time` or `ordinary`: how the arrivals' thread was scheduled.
-    pub(crate) generator: &'static str,
+    /// How the arrivals' thread was scheduled.
+    pub(crate) generator: Urgency,
     /// Arrivals that were not spawned because too many tasks were there.
     pub(crate) refused: u64,
     pub(crate) notes: Vec<String>,

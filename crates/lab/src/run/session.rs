@@ -14,7 +14,6 @@ use super::{AllOutcome, CpuOutcome, GroupOutcome, Outcome, WindowGroup, WindowOu
 use crate::exec::{Common, Generated, Generator, Measured, Meter, Responses, Timeline};
 use crate::failure::Failure;
 use crate::judge::{self, Verdicts};
-use crate::os::Urgency;
 use crate::scenario::On;
 use crate::target::{Setup, Target, Times};
 use evenkeel::work;
@@ -85,10 +84,7 @@ impl Session<'_> {
             cpu: cpu(recording, length, self.plan.workers),
             generator_late_us: parts.generated.late.quantile_us(0.99),
             generator_late_max_us: parts.generated.late.max_us(),
-            generator: match parts.generated.urgency {
-                Urgency::RealTime => "real-time",
-                Urgency::Ordinary => "ordinary",
-            },
+            generator: parts.generated.urgency,
             refused: parts.generated.refused,
             notes: parts.seen.notes.clone(),
             windows: self.windows(parts, &verdicts),

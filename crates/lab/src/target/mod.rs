@@ -3,7 +3,6 @@
 //! A target only builds its runtime, spawns, and tells what the runtime counted. Knows nothing of
 //! programs, arrivals or reports.
 
-#[cfg(feature = "threads")]
 mod threads;
 mod tokio;
 
@@ -14,7 +13,6 @@ use crate::exec::Spawner;
 use crate::failure::Failure;
 use crate::scenario::{GroupDef, On};
 
-#[cfg(feature = "threads")]
 pub(crate) use threads::{Threads, check_switches};
 pub(crate) use tokio::Tokio;
 
