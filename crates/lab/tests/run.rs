@@ -2,6 +2,8 @@
 //!
 //! Looks at form, conservation and exit codes, never at speed.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail their test")]
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
