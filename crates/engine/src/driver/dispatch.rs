@@ -148,10 +148,13 @@ impl<H: Host> Turns<H> {
         let task = self.take(machine, queue, slot, now);
         // After the task has left: what is published is what waits.
         machine.publish(at, self.cpu, queue);
+        if !queue.fair.is_empty() {
+            machine.kick_searcher(at, self.cpu);
+        }
         task
     }
 
-    /// Dequeues a task of the running group, and ends the hold of the lock: counts, figures, and a kick that is owed.
+    /// Dequeues a task of the running group, and ends the hold of the lock: counts, figures, and a kick.
     fn take(&mut self, machine: &Machine<H>, queue: &mut RunQueue, slot: Slot, now: Time) -> Option<Runnable> {
         let at = self.at(Site::Dispatch);
         let task = queue.fair.pop(slot)?;
@@ -171,8 +174,8 @@ impl<H: Host> Turns<H> {
         if self.is_searching {
             self.end_search_with_work(machine);
         }
-        if self.seat().is_kick_owed.replace(false) && !queue.fair.is_empty() {
-            H::fence(at);
+        // While tasks are left waiting, parked CPUs are looked for at every poll; so this needs no fence.
+        if !queue.fair.is_empty() && machine.domain_of(self.cpu).has_parked(at) {
             machine.kick_searcher(at, self.cpu);
         }
         Some(task)

@@ -25,7 +25,6 @@ impl<H: Host> Turns<H> {
         machine.cpu(self.cpu).poll.set_began(self.at(Site::Park), None);
         self.seat().set_running(None);
         self.seat().prune_ports();
-        self.seat().is_kick_owed.set(false);
         if !self.is_searching {
             self.is_searching = true;
             self.domain(machine).begin_search(self.at(Site::Search));

@@ -29,12 +29,20 @@ impl<H: Host> Machine<H> {
             Pushed::More => false,
             Pushed::Closed(runnable) => return refuse(runnable),
         };
-        // The one task that waits here is the next one to run here, unless this poll goes on for long: a CPU that
-        // keeps time sees to that.
-        if is_lone && seat.is_brisk.get() && self.domain_of(seat.cpu()).is_watched(at) {
-            seat.is_kick_owed.set(true);
-            return;
+        let domain = self.domain_of(seat.cpu());
+        if seat.is_brisk.get() {
+            // The one task that waits here is the next one to run here, unless this poll goes on for long: a parked CPU
+            // that keeps time sees to that.
+            if is_lone && domain.is_watched(at) {
+                return;
+            }
+            // Looked at again when this poll ends, with what waits then. A CPU that parks meanwhile surveys this one
+            // and keeps time.
+            if !domain.has_parked(at) {
+                return;
+            }
         }
+        // ORDER P1: as in `wake_from_outside`.
         H::fence(at);
         self.kick_searcher(at, seat.cpu());
     }
