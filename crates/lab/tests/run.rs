@@ -301,6 +301,8 @@ fn bad_options_are_bad_input() {
         (&["--seed", "x"], "--seed"),
         (&["--on", "tokio", "--set", "claim"], "expected switch=value"),
         (&["--on", "tokio", "--set", "claim=block"], "only `threads` has switches"),
+        (&["--set", "clam=block"], "no such switch"),
+        (&["--set", "claim=maybe"], "no such value"),
         (&["--on", "tokio", "--json", "/"], "--json /"),
         (&["--on", "tokio", "--json", "missing/folder/out.json"], "can't be written"),
     ];
