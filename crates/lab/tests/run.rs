@@ -150,7 +150,7 @@ fn check_conservation(run: &Value) {
 }
 
 const EVERY_STEP: &str = r#"
-seconds = 1
+seconds = 2
 warmup = 0
 [[groups]]
 name = "a"
@@ -160,16 +160,16 @@ name = "b"
 name = "children"
 [[tasks]]
 group = "a"
-start = "1ms"
+start = "300ms"
 program = [{ repeat = { times = 20, program = [{ notify = "ping" }, { wait = "pong" }, { run = "1us" }] } }]
 [[tasks]]
 group = "b"
-start = "1ms"
+start = "300ms"
 program = [{ repeat = { times = 20, program = [{ wait = "ping" }, { run = "2us" }, { notify = "pong" }] } }]
 [[tasks]]
 group = "a"
 count = 5
-start = "1ms"
+start = "300ms"
 program = [
     { lock = "m" },
     { sleep = { uniform = ["10us", "1ms"] } },
@@ -181,7 +181,7 @@ program = [
 [[tasks]]
 group = "b"
 count = 3
-start = "1ms"
+start = "300ms"
 program = [{ spawn = { group = "children", count = 4, program = [{ run = "10us" }, "yield", { run = "10us" }] } }]
 "#;
 
