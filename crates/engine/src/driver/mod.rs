@@ -172,7 +172,7 @@ impl<H: Host> Turns<H> {
     /// Fires the timers of this CPU that are due.
     fn fire_timers(&mut self, machine: &Machine<H>, now: Time) {
         let at = self.at(Site::Timer);
-        if machine.cpu(self.cpu).poll.timer(at) > now && machine.cpu(self.cpu).timer_inbox.is_empty() {
+        if machine.cpu(self.cpu).poll.timer.read(at) > now && machine.cpu(self.cpu).timer_inbox.is_empty() {
             return;
         }
         let mut woken = Woken::new();

@@ -72,7 +72,7 @@ impl<H: Host> Turns<H> {
             self.woke_for_nothing = false;
             self.count(machine, Counter::EmptyWakes, 1);
         }
-        let mut until = machine.cpu(self.cpu).poll.timer(at);
+        let mut until = machine.cpu(self.cpu).poll.timer.read(at);
         if survey.has_busy && self.domain(machine).take_watch(at, self.cpu) == Claimed::Kick {
             self.keeps_watch = true;
             until = until.min(survey.later).min(now.after(WATCH_PERIOD));

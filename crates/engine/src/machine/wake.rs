@@ -120,11 +120,16 @@ impl<H: Host> Machine<H> {
                 let home = self.host.home();
                 let cpu = self.cpu(home);
                 cpu.timer_inbox.push(timer);
-                cpu.poll.lower_timer(at, deadline);
+                // ORDER M: pairs with the fence in `serve_timers`, see there.
+                H::fence(at);
+                cpu.poll.timer.lower(at, deadline);
                 // ORDER P1: as in `wake_from_outside`.
                 H::fence(at);
-                if cpu.park.claim(at, KickReason::Inbox) == Claimed::Kick {
-                    self.host.kick(home);
+                match cpu.park.claim(at, KickReason::Inbox) {
+                    Claimed::Kick => self.host.kick(home),
+                    // Its poll may outlast the deadline: a parked CPU has to know of it.
+                    Claimed::No if !self.domain_of(home).is_watched(at) => self.kick_searcher(at, home),
+                    Claimed::No => {}
                 }
                 home
             }
