@@ -64,6 +64,10 @@ struct Turns<H: Host> {
     is_searching: bool,
     is_parked: bool,
     keeps_watch: bool,
+    /// It kept the watch, and has not looked at everything since.
+    has_left_watch: bool,
+    /// What is left waiting here at the end of this dispatch was not shown to others before it.
+    is_news: bool,
     /// Kicked, and nothing found yet.
     woke_for_nothing: bool,
     charged: dispatch::CpuTimeMark,
@@ -93,6 +97,8 @@ impl<H: Host> Driver<H> {
             is_searching: false,
             is_parked: false,
             keeps_watch: false,
+            has_left_watch: false,
+            is_news: false,
             woke_for_nothing: false,
             charged: dispatch::CpuTimeMark::default(),
             stop: stop::Progress::default(),

@@ -6,7 +6,7 @@
 
 use super::Machine;
 use crate::host::{At, Host, Shared, Site};
-use crate::idle::{Claimed, KickReason};
+use crate::idle::{Claimed, KickReason, Searcher};
 use crate::inbox::Pushed;
 use crate::seat::Seat;
 use crate::task::{Runnable, contain};
@@ -29,13 +29,13 @@ impl<H: Host> Machine<H> {
             Pushed::More => false,
             Pushed::Closed(runnable) => return refuse(runnable),
         };
+        // ORDER P1, P3, P4: pairs with the fence of a CPU that parks, ends a search, or leaves the watch.
+        H::fence(at);
         // The one task that waits here is the next one to run here, unless this poll goes on for long: a CPU that
-        // keeps time sees to that.
+        // keeps time sees to that. If it is not the next, the dispatch that leaves it waiting kicks.
         if is_lone && seat.is_brisk.get() && self.domain_of(seat.cpu()).is_watched(at) {
-            seat.is_kick_owed.set(true);
             return;
         }
-        H::fence(at);
         self.kick_searcher(at, seat.cpu());
     }
 
@@ -76,35 +76,12 @@ impl<H: Host> Machine<H> {
         for turn in 0..count.min(1 + DOMAINS_PER_KICK) {
             let index = (first.domain + turn) % count;
             let start = if turn == 0 { first.bit } else { 0 };
-            if self.kick_in_domain(at, index, start) == Claimed::Kick {
-                return;
+            match self.domains[index].claim_searcher(at, start, |cpu| &*self.cpu(cpu).park, || H::fence(at)) {
+                Searcher::Kick(cpu) => return self.host.kick(cpu),
+                Searcher::Underway => return,
+                Searcher::Nobody => {}
             }
         }
-    }
-
-    /// `Kick`: work waiting here is looked after in that domain, by a CPU kicked now or by one that searches.
-    fn kick_in_domain(&self, at: At, index: usize, start: usize) -> Claimed {
-        let domain = &self.domains[index];
-        // Ends: each turn needs a CPU that shows that it parks; one that cannot be claimed was kicked by somebody else,
-        // or is about to run and will look for work by itself.
-        while domain.has_parked(at) {
-            if domain.begin_only_search(at) == Claimed::No {
-                return Claimed::Kick;
-            }
-            let claimed = |cpu: &CpuId| self.cpu(*cpu).park.claim(at, KickReason::Search) == Claimed::Kick;
-            let kicked = domain.parked(at, start).find(claimed);
-            if let Some(cpu) = kicked {
-                self.host.kick(cpu);
-                return Claimed::Kick;
-            }
-            domain.end_search(at);
-            H::fence(at);
-            // A CPU that parked while we were counted, and whose pusher therefore did not kick it, is looked for again.
-            if !domain.parked(at, start).any(|cpu| self.cpu(cpu).park.is_parked(at)) {
-                return Claimed::No;
-            }
-        }
-        Claimed::No
     }
 
     /// Puts a timer where it will be seen: the own CPU's inbox, or that of the caller's home.
