@@ -88,7 +88,7 @@ impl Seat {
     /// Counts a call of a primitive; whether it is time to look at the clock.
     pub(crate) fn counts_call(&self) -> bool {
         self.calls.set(self.calls.get().wrapping_add(1));
-        self.calls.get() % CALLS_PER_LOOK == 0
+        self.calls.get().is_multiple_of(CALLS_PER_LOOK)
     }
 
     /// This CPU's port of a group.

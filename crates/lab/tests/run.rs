@@ -2,6 +2,8 @@
 //!
 //! Looks at form, conservation and exit codes, never at speed.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail their test")]
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -148,7 +150,7 @@ fn check_conservation(run: &Value) {
 }
 
 const EVERY_STEP: &str = r#"
-seconds = 1
+seconds = 2
 warmup = 0
 [[groups]]
 name = "a"
@@ -158,16 +160,16 @@ name = "b"
 name = "children"
 [[tasks]]
 group = "a"
-start = "1ms"
+start = "300ms"
 program = [{ repeat = { times = 20, program = [{ notify = "ping" }, { wait = "pong" }, { run = "1us" }] } }]
 [[tasks]]
 group = "b"
-start = "1ms"
+start = "300ms"
 program = [{ repeat = { times = 20, program = [{ wait = "ping" }, { run = "2us" }, { notify = "pong" }] } }]
 [[tasks]]
 group = "a"
 count = 5
-start = "1ms"
+start = "300ms"
 program = [
     { lock = "m" },
     { sleep = { uniform = ["10us", "1ms"] } },
@@ -179,7 +181,7 @@ program = [
 [[tasks]]
 group = "b"
 count = 3
-start = "1ms"
+start = "300ms"
 program = [{ spawn = { group = "children", count = 4, program = [{ run = "10us" }, "yield", { run = "10us" }] } }]
 "#;
 
@@ -299,6 +301,8 @@ fn bad_options_are_bad_input() {
         (&["--seed", "x"], "--seed"),
         (&["--on", "tokio", "--set", "claim"], "expected switch=value"),
         (&["--on", "tokio", "--set", "claim=block"], "only `threads` has switches"),
+        (&["--set", "clam=block"], "no such switch"),
+        (&["--set", "claim=maybe"], "no such value"),
         (&["--on", "tokio", "--json", "/"], "--json /"),
         (&["--on", "tokio", "--json", "missing/folder/out.json"], "can't be written"),
     ];

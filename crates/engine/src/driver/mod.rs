@@ -64,6 +64,10 @@ struct Turns<H: Host> {
     is_searching: bool,
     is_parked: bool,
     keeps_watch: bool,
+    /// It kept the watch, and has not looked at everything since.
+    has_left_watch: bool,
+    /// What is left waiting here at the end of this dispatch was not shown to others before it.
+    is_news: bool,
     /// Kicked, and nothing found yet.
     woke_for_nothing: bool,
     charged: dispatch::CpuTimeMark,
@@ -93,6 +97,8 @@ impl<H: Host> Driver<H> {
             is_searching: false,
             is_parked: false,
             keeps_watch: false,
+            has_left_watch: false,
+            is_news: false,
             woke_for_nothing: false,
             charged: dispatch::CpuTimeMark::default(),
             stop: stop::Progress::default(),
@@ -172,7 +178,7 @@ impl<H: Host> Turns<H> {
     /// Fires the timers of this CPU that are due.
     fn fire_timers(&mut self, machine: &Machine<H>, now: Time) {
         let at = self.at(Site::Timer);
-        if machine.cpu(self.cpu).poll.timer(at) > now && machine.cpu(self.cpu).timer_inbox.is_empty() {
+        if machine.cpu(self.cpu).poll.timer.read(at) > now && machine.cpu(self.cpu).timer_inbox.is_empty() {
             return;
         }
         let mut woken = Woken::new();

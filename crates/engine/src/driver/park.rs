@@ -40,16 +40,22 @@ impl<H: Host> Turns<H> {
         }
     }
 
-    /// The search is over, with work: if there is more, another CPU is kicked.
-    pub(super) fn end_search_with_work(&mut self, machine: &Machine<H>) {
+    /// There is work for this CPU, which has searched or kept the watch: if there is more to do or to watch, another CPU
+    /// is kicked.
+    pub(super) fn end_idling(&mut self, machine: &Machine<H>) {
         let at = self.at(Site::Search);
-        self.is_searching = false;
-        self.domain(machine).end_search(at);
-        // ORDER P3: a pusher that saw the search did not kick. Either this look sees what it pushed, or it saw no search.
+        if std::mem::take(&mut self.is_searching) {
+            self.domain(machine).end_search(at);
+        }
+        self.has_left_watch = false;
+        // ORDER P3, P4: a pusher that saw the search, or the watch, did not kick. Either this look sees what it pushed,
+        // or it saw neither.
         H::fence(at);
         let waits_here = self.seat().left_waiting.get() > 0 || machine.cpu(self.cpu).inbox.hint(at) != InboxHint::Empty;
         let now = machine.host.now(self.cpu);
-        if waits_here || self.survey(machine, now).has_work {
+        let survey = self.survey(machine, now);
+        let is_unwatched = survey.later < Time::NEVER && !self.domain(machine).is_watched(at);
+        if waits_here || survey.has_work || is_unwatched {
             machine.kick_searcher(at, self.cpu);
         }
     }
@@ -57,17 +63,14 @@ impl<H: Host> Turns<H> {
     fn park(&mut self, machine: &Machine<H>, now: Time) -> Step {
         let at = self.at(Site::Park);
         let place = machine.cpu(self.cpu).place;
-        machine.cpu(self.cpu).park.announce(at);
-        self.domain(machine).show_parked(at, place);
         self.is_searching = false;
-        self.domain(machine).end_search(at);
-        // ORDER P1, P3: pairs with the fence of whoever makes a task runnable. Either this last look sees the task, or
-        // they see that this CPU parks, and that it does not search.
-        H::fence(at);
+        self.domain(machine).enter_park(at, place, &machine.cpu(self.cpu).park, || H::fence(at));
         let survey = self.survey(machine, now);
         let own = machine.cpu(self.cpu);
         let is_stopping = machine.machine_phase(at) != MachinePhase::Running;
-        let has_own = own.inbox.hint(at) != InboxHint::Empty || !own.timer_inbox.is_empty();
+        // Its queue too: another CPU may have taken the inbox in since this one last held the lock.
+        let has_own =
+            own.inbox.hint(at) != InboxHint::Empty || own.waiting.length(at) > 0 || !own.timer_inbox.is_empty();
         if survey.has_work || has_own || is_stopping {
             self.wake_up(machine);
             return Step::Again;
@@ -76,7 +79,8 @@ impl<H: Host> Turns<H> {
             self.woke_for_nothing = false;
             self.count(machine, Counter::EmptyWakes, 1);
         }
-        let mut until = machine.cpu(self.cpu).poll.timer(at);
+        self.has_left_watch = false;
+        let mut until = machine.cpu(self.cpu).poll.timer.read(at);
         if survey.has_busy && self.domain(machine).take_watch(at, self.cpu) == Claimed::Kick {
             self.keeps_watch = true;
             until = until.min(survey.later).min(now.after(WATCH_PERIOD));
@@ -96,10 +100,9 @@ impl<H: Host> Turns<H> {
     fn wake_up(&mut self, machine: &Machine<H>) {
         let at = self.at(Site::Park);
         let place = machine.cpu(self.cpu).place;
-        let roused = machine.cpu(self.cpu).park.resume(at);
-        self.domain(machine).show_running(at, place);
+        let roused = self.domain(machine).leave_park(at, place, &machine.cpu(self.cpu).park);
         if self.keeps_watch {
-            self.keeps_watch = false;
+            (self.keeps_watch, self.has_left_watch) = (false, true);
             self.domain(machine).leave_watch(at);
         }
         match roused {

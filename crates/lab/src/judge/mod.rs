@@ -8,6 +8,8 @@ mod ideal;
 
 use std::time::Duration;
 
+use ideal::Ideal;
+
 use crate::moment::Moment;
 use crate::run::Recording;
 use crate::scenario::{Arrival, GroupDef, GroupIndex, Op, Program, Role, Scenario};
@@ -65,6 +67,7 @@ pub(crate) fn judge(scenario: &Scenario, recording: &Recording, cpus: usize, fro
         Fared { index, recording, ideal: &ideal }.verdict(bound, exempt)
     };
     let verdicts: Vec<Verdict> = (0..groups.len()).map(verdict).collect();
+    let ideal = ideal.into_iter().map(|ideal| ideal.work).collect();
     Verdicts { jain: jain_of_batch(scenario, &verdicts), groups: verdicts, ideal }
 }
 
@@ -89,7 +92,7 @@ impl LagBound {
 struct Fared<'a> {
     index: usize,
     recording: &'a Recording,
-    ideal: &'a [Vec<f64>],
+    ideal: &'a [Ideal],
 }
 
 impl Fared<'_> {
@@ -97,7 +100,7 @@ impl Fared<'_> {
         let sum = |of: &dyn Fn(usize) -> f64| (0..self.ideal.len()).map(of).sum::<f64>();
         let total = sum(&|window| self.recording.windows[window].work.iter().map(Duration::as_secs_f64).sum());
         let work = sum(&|window| self.work(window));
-        let ideal = sum(&|window| self.ideal[window][self.index]);
+        let ideal = sum(&|window| self.ideal[window].work[self.index]);
         let of_total = |part: f64| (total > 0.0).then(|| part / total);
         let (lag, lag_of_bound) = self.lag(bound, newcomer);
         Verdict {
@@ -136,11 +139,13 @@ impl Fared<'_> {
             if settling || length <= 0.0 {
                 continue;
             }
-            let ideal = self.ideal[number][self.index];
+            let ideal = self.ideal[number].work[self.index];
             let lag = (self.work(number) - ideal).abs();
             largest = largest.max(lag);
             if let Some(bound) = bound {
-                of_bound = of_bound.max(lag / bound.of(ideal / length));
+                // In CPUs of the speed that they had: interference slows them down, it doesn't make them
+                // fewer.
+                of_bound = of_bound.max(lag / bound.of(ideal / (length * self.ideal[number].speed)));
             }
         }
         (largest, bound.map(|_| of_bound))
@@ -195,7 +200,7 @@ fn jain(values: &[f64]) -> Option<f64> {
 mod tests {
     use super::*;
     use crate::run::{Tick, Window};
-    use crate::target::Counters;
+    use crate::target::{Counters, GroupCounters};
 
     const MS: u64 = 1_000_000;
 
@@ -220,7 +225,7 @@ mod tests {
             cpu_time: Duration::ZERO,
             idle_while_waiting: None,
             done: vec![0; N],
-            waits: vec![None; N],
+            group_counters: vec![GroupCounters::default(); N],
         }
     }
 

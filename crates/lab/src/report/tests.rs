@@ -26,6 +26,7 @@ fn group(work_s: f64, p99: Option<f64>) -> GroupOutcome {
         done: 10,
         unfinished: 0,
         work_s,
+        charged_s: None,
         work_of_got: Some(0.5),
         share: Some(0.5),
         ideal_share: Some(0.5),
@@ -164,6 +165,8 @@ fn what_did_not_run_is_not_judged_and_what_was_not_measured_fails() {
         panic!("a figure that is missing")
     };
     assert_eq!(broken, ["threads: all.jain was not measured"]);
+    // Too short for a percentage is no failure.
+    assert_eq!(check("[expect.threads]\n\"batch.share_error\" = { max = 0.01 }"), Ok(()));
 }
 
 #[test]

@@ -45,6 +45,8 @@ pub(crate) struct GroupOutcome {
     /// Requests still unanswered at the end; they count in `response_us` with their age.
     pub(crate) unfinished: u64,
     pub(crate) work_s: f64,
+    /// CPU time that the runtime charged it with.
+    pub(crate) charged_s: Option<f64>,
     /// Work per CPU time that the process got.
     pub(crate) work_of_got: Option<f64>,
     pub(crate) share: Option<f64>,

@@ -52,6 +52,7 @@ const GROUP_FIGURES: &[&str] = &[
     "done",
     "unfinished",
     "work_s",
+    "charged_s",
     "work_of_got",
     "share",
     "ideal_share",
