@@ -33,6 +33,8 @@ pub mod ownership;
 mod seat;
 mod table;
 mod task;
+#[cfg(feature = "test-host")]
+pub mod test_host;
 mod timer;
 
 pub use driver::{Driver, Step};

@@ -1,11 +1,11 @@
 //! The published deadline of a CPU: see `src/deadline.rs`.
 
-mod common;
+mod model;
 
-use common::{Arc, Mutex, Word, at, fence, model, race, role};
 use evenkeel_core::{Span, Time};
 use evenkeel_engine::deadline::Deadline;
 use evenkeel_engine::host::{At, Shared};
+use model::{Arc, Mutex, Word, at, explore, fence, race, role};
 use std::sync::atomic::Ordering::{self, Relaxed};
 
 const EARLY: u64 = 10;
@@ -101,7 +101,7 @@ fn check(world: &World) {
 
 #[test]
 fn a_later_deadline_hides_no_earlier_one() {
-    model(|| {
+    explore(|| {
         let world = world();
         // The early one is in the inbox but not published yet, as a timer that a poll has armed.
         world.inbox.fetch_or(at(0), 1, Relaxed);
@@ -112,7 +112,7 @@ fn a_later_deadline_hides_no_earlier_one() {
 
 #[test]
 fn a_deadline_is_published_once_it_is_armed() {
-    model(|| {
+    explore(|| {
         let world = world();
         // One timer has fired: what is published is about to be overwritten.
         world.published.lower(at(0), time(EARLY));
@@ -123,7 +123,7 @@ fn a_deadline_is_published_once_it_is_armed() {
 
 #[test]
 fn two_that_arm_and_one_that_serves() {
-    model(|| {
+    explore(|| {
         let world = world();
         race([
             role(&world, |world| arm(world, 1, EARLY)),

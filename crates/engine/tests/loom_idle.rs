@@ -3,12 +3,12 @@
 //! In each model CPU 0 is in a poll that does not end, so that what waits there has to be fetched by another. After the
 //! race nobody moves any more but those who were kicked: if something waits and all the others sleep, it is lost.
 
-mod common;
+mod model;
 
-use common::{Arc, Word, at, cpu_id, fence, model, race, role};
 use evenkeel_core::CpuId;
 use evenkeel_engine::host::Shared;
 use evenkeel_engine::idle::{Claimed, Domain, KickReason, ParkWord, Place, Searcher};
+use model::{Arc, Word, at, cpu_id, explore, fence, race, role};
 use std::sync::atomic::Ordering::Relaxed;
 
 const CPUS: usize = 4;
@@ -130,7 +130,7 @@ enum Idled {
 
 #[test]
 fn a_push_beside_a_searcher_that_parks_is_not_lost() {
-    model(|| {
+    explore(|| {
         let world = Arc::new(world());
         world.domain.begin_search(at(1));
         let parked = Arc::new(Word::new(0));
@@ -151,7 +151,7 @@ fn a_push_beside_a_searcher_that_parks_is_not_lost() {
 
 #[test]
 fn a_push_that_relies_on_a_searcher_who_finds_other_work_is_not_lost() {
-    model(|| {
+    explore(|| {
         let world = world();
         world.park(2);
         world.waiting[3].store(at(3), 1, Relaxed);
@@ -173,7 +173,7 @@ fn a_push_that_relies_on_a_searcher_who_finds_other_work_is_not_lost() {
 
 #[test]
 fn a_kicker_that_finds_nobody_leaves_no_push_behind() {
-    model(|| {
+    explore(|| {
         let world = world();
         // CPU 2 shows that it parks, but has been claimed for its inbox, and runs for long.
         world.park(2);
@@ -201,7 +201,7 @@ fn a_kicker_that_finds_nobody_leaves_no_push_behind() {
 
 #[test]
 fn two_pushers_kick_one_searcher() {
-    model(|| {
+    explore(|| {
         let world = world();
         world.park(1);
         world.park(2);
@@ -215,7 +215,7 @@ fn two_pushers_kick_one_searcher() {
 
 #[test]
 fn a_kick_that_is_put_off_is_seen_by_the_keeper_who_leaves() {
-    model(|| {
+    explore(|| {
         let world = world();
         world.park(2);
         world.park(1);
@@ -239,7 +239,7 @@ fn a_kick_that_is_put_off_is_seen_by_the_keeper_who_leaves() {
 
 #[test]
 fn a_cpu_that_parks_as_the_keeper_leaves_does_not_sleep_unwatched() {
-    model(|| {
+    explore(|| {
         let world = world();
         world.park(1);
         assert_eq!(world.domain.take_watch(at(1), cpu_id(1)), Claimed::Kick);
@@ -272,7 +272,7 @@ fn a_cpu_that_parks_as_the_keeper_leaves_does_not_sleep_unwatched() {
 
 #[test]
 fn tasks_on_their_way_into_a_queue_are_not_lost() {
-    model(|| {
+    explore(|| {
         let world = world();
         world.inbox.store(at(0), 2, Relaxed);
         // Its pusher has relied on CPU 1, which searches.

@@ -1,12 +1,12 @@
 //! The inbox of a CPU: see `src/inbox.md`.
 
-mod common;
+mod model;
 
-use common::{Arc, Mutex, UnsafeCell, Word, at, cpu_id, fence, model, race, role};
 use evenkeel_core::balance::InboxHint;
 use evenkeel_engine::host::Shared;
 use evenkeel_engine::idle::{Claimed, Domain, KickReason, ParkWord, Place, Searcher};
 use evenkeel_engine::inbox::{Inbox, Link, Linked, Pushed};
+use model::{Arc, Mutex, UnsafeCell, Word, at, cpu_id, explore, fence, race, role};
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -84,7 +84,7 @@ fn all(world: &World) -> Vec<u64> {
 
 #[test]
 fn each_task_is_taken_once_by_owner_or_thief() {
-    model(|| {
+    explore(|| {
         let world = Arc::new(World::default());
         race([
             role(&world, |world| push(world, 1, 1)),
@@ -101,7 +101,7 @@ fn each_task_is_taken_once_by_owner_or_thief() {
 
 #[test]
 fn tasks_of_one_pusher_come_out_in_order() {
-    model(|| {
+    explore(|| {
         let world = Arc::new(World::default());
         race([
             role(&world, |world| {
@@ -118,7 +118,7 @@ fn tasks_of_one_pusher_come_out_in_order() {
 
 #[test]
 fn nothing_gets_into_a_closed_inbox_and_nothing_is_lost() {
-    model(|| {
+    explore(|| {
         let world = Arc::new(World::default());
         race([
             role(&world, |world| push(world, 1, 1)),
@@ -135,7 +135,7 @@ fn nothing_gets_into_a_closed_inbox_and_nothing_is_lost() {
 
 #[test]
 fn what_a_batch_or_an_inbox_holds_is_dropped_with_it() {
-    model(|| {
+    explore(|| {
         let world = Arc::new(World::default());
         push(&world, 0, 1);
         push(&world, 0, 2);
@@ -224,7 +224,7 @@ fn park(machine: &Machine) {
 
 #[test]
 fn a_task_is_not_lost_between_push_drain_by_a_thief_and_park() {
-    model(|| {
+    explore(|| {
         let machine = machine();
         race([role(&machine, push_from_outside), role(&machine, rescue), role(&machine, park)]);
         let is_awake = |cpu: usize| machine.kicked[cpu].load(at(9), Relaxed) == 1;

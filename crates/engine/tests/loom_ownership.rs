@@ -1,9 +1,9 @@
 //! Who drives a CPU: see `src/ownership.md`.
 
-mod common;
+mod model;
 
-use common::{Arc, UnsafeCell, Word, at, model, race, role};
 use evenkeel_engine::ownership::Ownership;
+use model::{Arc, UnsafeCell, Word, at, explore, race, role};
 
 struct World {
     owner: Ownership<Word>,
@@ -32,7 +32,7 @@ fn serve(world: &World, cpu: usize) -> bool {
 
 #[test]
 fn one_owner_at_a_time_and_it_sees_what_the_last_one_did() {
-    model(|| {
+    explore(|| {
         let world = world();
         race([
             role(&world, |world| {
@@ -52,7 +52,7 @@ fn one_owner_at_a_time_and_it_sees_what_the_last_one_did() {
 
 #[test]
 fn an_epoch_that_is_over_is_never_held_again() {
-    model(|| {
+    explore(|| {
         let world = world();
         let over = world.owner.claim(at(0)).unwrap();
         world.owner.release(at(0), over);

@@ -1,10 +1,10 @@
 //! Parking of one CPU: see `src/idle.md`.
 
-mod common;
+mod model;
 
-use common::{Arc, Word, at, fence, model, race, role};
 use evenkeel_engine::host::Shared;
 use evenkeel_engine::idle::{Claimed, KickReason, ParkWord, Roused};
+use model::{Arc, Word, at, explore, fence, race, role};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// CPU 0 parks, others push to it.
@@ -42,7 +42,7 @@ fn park(world: &World) -> bool {
 
 #[test]
 fn a_push_is_seen_or_kicks() {
-    model(|| {
+    explore(|| {
         let world = world();
         race([
             role(&world, |world| push(world, 1)),
@@ -62,7 +62,7 @@ fn a_push_is_seen_or_kicks() {
 
 #[test]
 fn one_kick_per_park() {
-    model(|| {
+    explore(|| {
         let world = world();
         world.word.announce(at(0));
         race([role(&world, |world| push(world, 1)), role(&world, |world| push(world, 2))]);
@@ -74,7 +74,7 @@ fn one_kick_per_park() {
 
 #[test]
 fn a_park_that_ends_by_time_still_sees_a_claim() {
-    model(|| {
+    explore(|| {
         let world = world();
         world.word.announce(at(0));
         race([

@@ -29,10 +29,15 @@ impl<H: Host> Turns<H> {
             self.is_searching = true;
             self.domain(machine).begin_search(self.at(Site::Search));
         }
-        if self.search(machine, now) {
-            return Step::Again;
+        if !self.search(machine, now) {
+            return self.park(machine, now);
         }
-        self.park(machine, now)
+        // In the same step: two idle CPUs could otherwise take one task from each other for ever, each before the other
+        // has dispatched it.
+        match self.dispatch(machine, now) {
+            Some(task) => self.poll(machine, task, now),
+            None => Step::Again,
+        }
     }
 
     /// There is work for this CPU, which has searched or kept the watch: if there is more to do or to watch, another CPU

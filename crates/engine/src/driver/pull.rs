@@ -10,7 +10,7 @@ use crate::cpu::{Counter, RunQueue};
 use crate::host::{At, Host, Lock, Shared, Site};
 use crate::machine::{Machine, Woken};
 use crate::task::Runnable;
-use evenkeel_core::balance::{Appraisal, InboxHint, Look, Prospect, Waiting, appraise, look, pull_count};
+use evenkeel_core::balance::{Appraisal, InboxHint, Look, Prospect, Waiting, appraise, look, look_count, pull_count};
 use evenkeel_core::fair_queue::{Count, Slot};
 use evenkeel_core::{CpuId, GroupId, Time, Vtime};
 use std::sync::atomic::Ordering::Relaxed;
@@ -78,7 +78,10 @@ impl<H: Host> Turns<H> {
         let theirs = Waiting { smallest: machine.smallest(at, &mut queue), length: queue.fair.len() };
         let haul = match self.judge(machine, at, mine, &theirs) {
             Look::Leave => None,
-            Look::Pull(_) => theirs.smallest.and_then(|smallest| Self::load(&mut queue, smallest.group, 1)),
+            Look::Pull(_) => {
+                let count = look_count(mine, &theirs);
+                theirs.smallest.and_then(|smallest| Self::load(&mut queue, smallest.group, count))
+            }
         };
         Self::leave_queue(machine, at, other, queue, showed);
         if let Some(haul) = haul {

@@ -10,6 +10,8 @@ mod clocks;
 mod enqueue;
 mod wake;
 
+#[cfg(feature = "test-host")]
+pub(crate) use check::Raises;
 pub(crate) use clocks::{Credit, Reservation};
 pub(crate) use enqueue::Woken;
 
