@@ -6,7 +6,7 @@ use evenkeel_core::balance::InboxHint;
 use evenkeel_engine::host::Shared;
 use evenkeel_engine::idle::{Claimed, Domain, KickReason, ParkWord, Place, Searcher};
 use evenkeel_engine::inbox::{Inbox, Link, Linked, Pushed};
-use model::{Arc, Mutex, UnsafeCell, Word, at, cpu_id, explore, fence, race, role};
+use model::{Arc, Locked, UnsafeCell, Word, at, cpu_id, explore, fence, race, role};
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -58,26 +58,26 @@ fn number(task: &Task) -> u64 {
 struct World {
     inbox: Inbox<Word, Task>,
     /// What was taken, under the queue lock.
-    queue: Mutex<Vec<u64>>,
-    refused: Mutex<Vec<u64>>,
+    queue: Locked<Vec<u64>>,
+    refused: Locked<Vec<u64>>,
     alive: std::sync::Arc<()>,
 }
 
 fn push(world: &World, cpu: usize, number_of: u64) {
     if let Pushed::Closed(task) = world.inbox.push(at(cpu), task(number_of, &world.alive)) {
-        world.refused.lock().unwrap().push(number(&task));
+        world.refused.lock().push(number(&task));
     }
 }
 
 fn take(world: &World, cpu: usize) {
-    let mut queue = world.queue.lock().unwrap();
+    let mut queue = world.queue.lock();
     queue.extend(world.inbox.take_all(at(cpu)).map(|task| number(&task)));
 }
 
 /// All numbers that came out in some way, sorted.
 fn all(world: &World) -> Vec<u64> {
-    let mut all = world.queue.lock().unwrap().clone();
-    all.extend(world.refused.lock().unwrap().iter());
+    let mut all = world.queue.lock().clone();
+    all.extend(world.refused.lock().iter());
     all.sort_unstable();
     all
 }
@@ -112,7 +112,7 @@ fn tasks_of_one_pusher_come_out_in_order() {
             role(&world, |world| take(world, 0)),
         ]);
         take(&world, 0);
-        assert_eq!(*world.queue.lock().unwrap(), [1, 2, 3], "B2");
+        assert_eq!(*world.queue.lock(), [1, 2, 3], "B2");
     });
 }
 
@@ -125,7 +125,7 @@ fn nothing_gets_into_a_closed_inbox_and_nothing_is_lost() {
             role(&world, |world| push(world, 2, 2)),
             role(&world, |world| {
                 let left = world.inbox.close(at(0));
-                world.queue.lock().unwrap().extend(left.map(|task| number(&task)));
+                world.queue.lock().extend(left.map(|task| number(&task)));
             }),
         ]);
         assert_eq!(world.inbox.hint(at(0)), InboxHint::Empty, "B3");
@@ -200,7 +200,7 @@ fn push_from_outside(machine: &Machine) {
 /// A CPU that looks around takes the inbox of CPU 0 into the queue of CPU 0, and leaves it there: the order of
 /// `rescue` and `leave_queue`.
 fn rescue(machine: &Machine) {
-    let mut queue = machine.world.queue.lock().unwrap();
+    let mut queue = machine.world.queue.lock();
     let showed = machine.length.load(at(1), Relaxed);
     queue.extend(machine.world.inbox.take_all(at(1)).map(|task| number(&task)));
     machine.length.store(at(1), queue.len() as u64, Relaxed);

@@ -3,26 +3,34 @@
 //! Under loom a model is run once per interleaving; on real threads many times, as a stress test.
 
 #![allow(dead_code, unused_imports, unreachable_pub, reason = "each test crate uses a part of this, not all the same")]
+#![allow(
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    reason = "a host: words, locks and threads come from here"
+)]
 
 use evenkeel_core::CpuId;
 use evenkeel_engine::host::{At, Shared, Site};
 use std::sync::atomic::Ordering;
 
 #[cfg(loom)]
-pub use loom::{
-    cell::UnsafeCell,
-    sync::{Arc, Mutex},
-};
+pub use loom::{cell::UnsafeCell, sync::Arc};
 #[cfg(loom)]
 use loom::{
-    sync::atomic::{AtomicU64, fence as atomic_fence},
+    sync::{
+        Mutex, MutexGuard,
+        atomic::{AtomicU64, fence as atomic_fence},
+    },
     thread,
 };
 #[cfg(not(loom))]
-pub use std::sync::{Arc, Mutex};
+pub use std::sync::Arc;
 #[cfg(not(loom))]
 use std::{
-    sync::atomic::{AtomicU64, fence as atomic_fence},
+    sync::{
+        Mutex, MutexGuard,
+        atomic::{AtomicU64, fence as atomic_fence},
+    },
     thread,
 };
 
@@ -61,6 +69,20 @@ impl Shared for Word {
 
     fn compare_exchange(&self, _: At, current: u64, new: u64, order: Ordering) -> Result<u64, u64> {
         self.0.compare_exchange(current, new, order, Ordering::Relaxed)
+    }
+}
+
+/// A lock.
+#[derive(Debug, Default)]
+pub struct Locked<T>(Mutex<T>);
+
+impl<T> Locked<T> {
+    pub fn new(value: T) -> Self {
+        Locked(Mutex::new(value))
+    }
+
+    pub fn lock(&self) -> MutexGuard<'_, T> {
+        self.0.lock().expect("no role panics while it holds a lock")
     }
 }
 
@@ -131,6 +153,6 @@ pub fn race<const N: usize>(roles: [Role; N]) {
         })
     });
     for thread in threads {
-        thread.join().unwrap();
+        thread.join().expect("the role has told why");
     }
 }
