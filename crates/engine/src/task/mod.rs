@@ -30,13 +30,16 @@ use future::Contained;
 use std::future::Future;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
+#[expect(clippy::disallowed_types, reason = "a task's cell, which exists without a host")]
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::task::Waker;
 
 /// A task that is runnable: whoever has it may poll it once.
 pub(crate) type Runnable = async_task::Runnable<Meta>;
 
 /// What the engine keeps in a task's cell.
+#[expect(clippy::disallowed_types, reason = "a task's cell, which exists without a host")]
 #[derive(Debug)]
 pub(crate) struct Meta {
     pub(crate) port: Arc<GroupPort>,
@@ -117,6 +120,7 @@ where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
+    #[expect(clippy::disallowed_types, reason = "a task's cell, which exists without a host")]
     let meta = Meta {
         port,
         link: Link::default(),

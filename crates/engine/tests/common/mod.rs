@@ -3,6 +3,7 @@
 //! Knows nothing of how the engine shares.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part")]
 #![allow(
+    clippy::disallowed_types,
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
     clippy::unwrap_used,
