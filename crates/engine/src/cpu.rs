@@ -11,6 +11,7 @@ use crate::ownership::Ownership;
 use crate::table::Table;
 use crate::task::{Registry, Runnable};
 use crate::timer::{Timer, Timers};
+use crate::words::Words;
 use crossbeam_queue::SegQueue;
 use crossbeam_utils::CachePadded;
 use evenkeel_core::balance::{Prospect, Smallest, Waiting};
@@ -221,7 +222,7 @@ impl<H: Host> Cpu<H> {
 /// What a CPU counts. Each word is written by its owner alone.
 pub(crate) struct Counters<H: Host> {
     words: [H::Shared; Counter::COUNT],
-    wait: Box<[H::Shared]>,
+    wait: Words<H::Shared>,
 }
 
 /// A counter of a CPU.
@@ -247,10 +248,7 @@ impl Counter {
 
 impl<H: Host> Counters<H> {
     fn new() -> Self {
-        Counters {
-            words: std::array::from_fn(|_| H::Shared::new(0)),
-            wait: (0..BUCKETS).map(|_| H::Shared::new(0)).collect(),
-        }
+        Counters { words: std::array::from_fn(|_| H::Shared::new(0)), wait: Words::new(BUCKETS) }
     }
 
     /// Adds to a counter of the CPU `at.cpu`, which must be the one that counts.
@@ -259,7 +257,7 @@ impl<H: Host> Counters<H> {
     }
 
     pub(crate) fn add_wait(&self, at: At, wait: Span) {
-        self.wait[bucket_of(wait)].bump(At { site: Site::Count, ..at }, 1);
+        self.wait.word(bucket_of(wait)).bump(At { site: Site::Count, ..at }, 1);
     }
 
     pub(crate) fn stats(&self, at: At, cpu: CpuId) -> CpuStats {

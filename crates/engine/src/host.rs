@@ -5,7 +5,7 @@
 //!
 //! Knows nothing of what the engine decides. Parking is not here: [`crate::Driver::step`] returns [`crate::Step::Park`], and the host parks that CPU.
 
-use evenkeel_core::{CpuId, Span, Time};
+use evenkeel_core::{CpuId, GroupId, Span, Time};
 use std::ops::DerefMut;
 use std::sync::atomic::Ordering;
 
@@ -40,7 +40,26 @@ pub enum Site {
     Count,
     /// The machine stops.
     Stop,
+    /// Checks of debug builds, which a host that models costs lets pass for nothing: so that debug and release agree.
+    Check,
 }
+
+/// What a host may want to record. A task is named by an address that is its own from its spawn to its end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// A task was spawned, and is runnable.
+    Spawned(TaskKey),
+    /// A task became runnable.
+    Woken(TaskKey),
+    /// The poll of a task of this group begins.
+    Dispatched(TaskKey, GroupId),
+    /// A task came here from another CPU's queue.
+    Moved(TaskKey),
+}
+
+/// The address of a task's cell. Two runs of the same differ in it: never to be put into anything that must repeat.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct TaskKey(pub usize);
 
 /// Who accesses, and where in the engine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -150,4 +169,17 @@ pub trait Host: Sized + Send + Sync + 'static {
     fn cpu_time(&self, cpu: CpuId) -> Option<CpuTime>;
     /// A sequentially consistent fence between two accesses of this CPU.
     fn fence(at: At);
+
+    /// Whether [`Host::observe`] is to be called at all.
+    const OBSERVES: bool = false;
+
+    /// Something happened, for the record.
+    fn observe(&self, _: At, _: Event) {}
+    /// User code (a poll, wakers, destructors) begins on this CPU. Until it ends nobody else may act in its stead: it may
+    /// hold locks that the host knows nothing of.
+    #[inline]
+    fn user_begins(&self, _: CpuId) {}
+    /// User code has ended.
+    #[inline]
+    fn user_ends(&self, _: CpuId) {}
 }

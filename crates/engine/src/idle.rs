@@ -17,6 +17,7 @@
 //! `fence`: the host's sequentially consistent one.
 
 use crate::host::{At, Shared};
+use crossbeam_utils::CachePadded;
 use evenkeel_core::CpuId;
 use std::sync::atomic::Ordering;
 
@@ -127,7 +128,7 @@ pub enum Searcher {
 pub struct Domain<S: Shared> {
     cpus: Vec<CpuId>,
     /// One bit per CPU of `cpus`, 64 to a word; set and cleared by that CPU alone: a hint where to look for one.
-    parked: Vec<S>,
+    parked: Vec<CachePadded<S>>,
     searchers: S,
     /// The CPU that keeps time for busy ones while it is parked, plus one; 0 if none does.
     keeper: S,
@@ -145,7 +146,7 @@ pub struct Place {
 impl<S: Shared> Domain<S> {
     /// A domain of these CPUs, in the order of their [`Place::bit`].
     pub fn new(cpus: Vec<CpuId>) -> Self {
-        let parked = (0..cpus.len().div_ceil(64)).map(|_| S::new(0)).collect();
+        let parked = (0..cpus.len().div_ceil(64)).map(|_| CachePadded::new(S::new(0))).collect();
         Domain { cpus, parked, searchers: S::new(0), keeper: S::new(0) }
     }
 

@@ -36,6 +36,7 @@ mod task;
 #[cfg(feature = "test-host")]
 pub mod test_host;
 mod timer;
+mod words;
 
 pub use driver::{Driver, Step};
 pub use machine::{Charging, Config, Machine, SLICE_DEFAULT};

@@ -6,6 +6,7 @@
 
 use crate::group::{GroupNode, Limit};
 use crate::host::{At, Host, Shared};
+use crate::words::Words;
 use crossbeam_queue::SegQueue;
 use crossbeam_utils::CachePadded;
 use evenkeel_core::histogram::{BUCKETS, Histogram};
@@ -49,7 +50,7 @@ pub(crate) struct GroupRow<H: Host> {
     live: CachePadded<H::Shared>,
     pub(crate) polls: H::Shared,
     pub(crate) run: H::Shared,
-    wait: OnceLock<Box<[H::Shared]>>,
+    wait: OnceLock<Words<H::Shared>>,
     /// Only touched when a group is made or ends, and by statistics.
     node: Mutex<Weak<GroupNode>>,
 }
@@ -87,7 +88,7 @@ impl<H: Host> Table<H> {
         line.weight.store(at, u64::from(weight.get()), Relaxed);
         let checked = [&line.charged, &line.settlements, &line.reserved, &line.raises, &line.weight_changes];
         let counters = checked.into_iter().chain([&row.polls, &row.run, &*row.live]);
-        let buckets = row.wait.get().into_iter().flatten();
+        let buckets = row.wait.get().into_iter().flat_map(Words::iter);
         counters.chain(buckets).for_each(|word| word.store(at, 0, Relaxed));
         Ok(id)
     }
@@ -190,15 +191,15 @@ impl<H: Host> GroupRow<H> {
     }
 
     pub(crate) fn add_waits(&self, at: At, waits: impl Iterator<Item = (usize, u64)>) {
-        let buckets = self.wait.get_or_init(|| (0..BUCKETS).map(|_| H::Shared::new(0)).collect());
+        let buckets = self.wait.get_or_init(|| Words::new(BUCKETS));
         waits.for_each(|(bucket, count)| {
-            buckets[bucket].fetch_add(at, count, Relaxed);
+            buckets.word(bucket).fetch_add(at, count, Relaxed);
         });
     }
 
     fn stats(&self, at: At, node: &GroupNode) -> GroupStats {
         let mut wait = Histogram::default();
-        for (bucket, word) in self.wait.get().into_iter().flatten().enumerate() {
+        for (bucket, word) in self.wait.get().into_iter().flat_map(Words::iter).enumerate() {
             wait.add(bucket, word.load(at, Relaxed));
         }
         GroupStats {

@@ -13,7 +13,7 @@ mod stop;
 use crate::api::Handle;
 use crate::context::{self, Current};
 use crate::cpu::Counter;
-use crate::host::{At, Host, Shared, Site};
+use crate::host::{At, Event, Host, Shared, Site};
 use crate::machine::{AnyMachine, Machine, MachinePhase, Woken};
 use crate::seat::Seat;
 use crate::task::{Runnable, contain};
@@ -159,7 +159,11 @@ impl<H: Host> Turns<H> {
         machine.cpu(self.cpu).poll.set_began(self.at(Site::Dispatch), Some(now));
         self.polled_at = Some(now);
         self.count(machine, Counter::Polls, 1);
-        context::enter(&self.current, || task.run());
+        if H::OBSERVES {
+            let metadata = task.metadata();
+            machine.host.observe(self.at(Site::Dispatch), Event::Dispatched(metadata.key(), metadata.port.id()));
+        }
+        self.user(machine, || task.run());
         Step::Polled
     }
 
@@ -185,13 +189,21 @@ impl<H: Host> Turns<H> {
         let mut queue = machine.lock(at, self.cpu);
         machine.serve_timers(at, self.cpu, &mut queue, now, &mut woken);
         drop(queue);
-        self.wake_all(woken);
+        self.wake_all(machine, woken);
+    }
+
+    /// Runs user code on this CPU.
+    fn user<R>(&self, machine: &Machine<H>, f: impl FnOnce() -> R) -> R {
+        machine.host.user_begins(self.cpu);
+        let result = context::enter(&self.current, f);
+        machine.host.user_ends(self.cpu);
+        result
     }
 
     /// Calls wakers, which may be user code.
-    fn wake_all(&self, woken: Woken) {
+    fn wake_all(&self, machine: &Machine<H>, woken: Woken) {
         if !woken.is_empty() {
-            context::enter(&self.current, || {
+            self.user(machine, || {
                 for waker in woken {
                     contain(|| waker.wake());
                 }

@@ -7,7 +7,7 @@
 
 use super::Turns;
 use crate::cpu::{Counter, RunQueue};
-use crate::host::{At, Host, Lock, Shared, Site};
+use crate::host::{At, Event, Host, Lock, Shared, Site};
 use crate::machine::{Machine, Woken};
 use crate::task::Runnable;
 use evenkeel_core::balance::{Appraisal, InboxHint, Look, Prospect, Waiting, appraise, look, look_count, pull_count};
@@ -103,7 +103,7 @@ impl<H: Host> Turns<H> {
         let showed = machine.cpu(other).waiting.length(at);
         machine.intake(at, other, &mut queue, now);
         Self::leave_queue(machine, at, other, queue, showed);
-        self.wake_all(woken);
+        self.wake_all(machine, woken);
     }
 
     /// Lets go of another CPU's queue, which showed a length of `showed` when its inbox was taken in.
@@ -170,7 +170,7 @@ impl<H: Host> Turns<H> {
         machine.settle_counts(at, &mut queue);
         drop(queue);
         let fired = !woken.is_empty();
-        self.wake_all(woken);
+        self.wake_all(machine, woken);
         let Some(haul) = haul else { return fired };
         self.count(machine, Counter::Steals, 1);
         self.unload(machine, haul);
@@ -192,6 +192,9 @@ impl<H: Host> Turns<H> {
         self.count(machine, Counter::Migrations, haul.tasks.len() as u64);
         let mut slot = Slot::ROOT;
         for task in haul.tasks {
+            if H::OBSERVES {
+                machine.host.observe(at, Event::Moved(task.metadata().key()));
+            }
             slot = Machine::<H>::slot_for(&mut queue, &task);
             queue.fair.push(slot, task);
         }

@@ -7,7 +7,6 @@
 //! Knows nothing of who waits for the machine to end.
 
 use super::{Step, Turns};
-use crate::context;
 use crate::host::{At, Host, Shared, Site};
 use crate::machine::{AnyMachine, Machine, Woken};
 use crate::task::{Runnable, contain};
@@ -65,7 +64,7 @@ impl<H: Host> Turns<H> {
             self.is_searching = false;
             machine.domain_of(self.cpu).end_search(self.at(Site::Stop));
         }
-        self.drop_all(requeued.into_iter().collect());
+        self.drop_all(machine, requeued.into_iter().collect());
     }
 
     /// Drops all that is queued anywhere, and wakes all that sleeps.
@@ -83,8 +82,8 @@ impl<H: Host> Turns<H> {
             machine.publish(at, cpu.id, &mut queue);
             machine.settle_counts(at, &mut queue);
             drop(queue);
-            self.drop_all(tasks);
-            self.wake_all(woken);
+            self.drop_all(machine, tasks);
+            self.wake_all(machine, woken);
         }
     }
 
@@ -102,7 +101,7 @@ impl<H: Host> Turns<H> {
         let at = self.at(Site::Stop);
         for cpu in &machine.cpus {
             let tasks: Vec<_> = cpu.inbox.close(at).collect();
-            self.drop_all(tasks);
+            self.drop_all(machine, tasks);
         }
         machine.phase.store(at, 2, Ordering::Release);
     }
@@ -116,9 +115,9 @@ impl<H: Host> Turns<H> {
     }
 
     /// Drops runnables, and so their futures: user code.
-    fn drop_all(&self, tasks: Vec<Runnable>) {
+    fn drop_all(&self, machine: &Machine<H>, tasks: Vec<Runnable>) {
         if !tasks.is_empty() {
-            context::enter(&self.current, || {
+            self.user(machine, || {
                 for task in tasks {
                     contain(|| drop(task));
                 }

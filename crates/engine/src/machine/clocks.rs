@@ -69,6 +69,11 @@ pub(crate) struct Reservation {
     pub(crate) picked: Vtime,
 }
 
+/// An access that only debug builds make.
+fn check_at(at: At) -> At {
+    At { site: Site::Check, ..at }
+}
+
 impl<H: Host> Machine<H> {
     fn charge_at(at: At) -> At {
         At { site: Site::Charge, ..at }
@@ -81,7 +86,7 @@ impl<H: Host> Machine<H> {
         let weight = row.weight(at);
         let amount = self.reserved_amount(weight);
         if cfg!(debug_assertions) {
-            row.line.reserved.fetch_add(at, amount.units(), Relaxed);
+            row.line.reserved.fetch_add(check_at(at), amount.units(), Relaxed);
         }
         let picked = Vtime::from_bits(row.line.clock.fetch_add(at, amount.units(), Relaxed));
         let largest = &self.cpu(at.cpu).poll.picked_max;
@@ -110,9 +115,9 @@ impl<H: Host> Machine<H> {
             let fell = before.ahead_of(Vtime::from_bits(before.bits().wrapping_add(difference)));
             let most = Vspan::of(self.config.slice, reservation.weight).units();
             assert!(fell <= 0 || fell.unsigned_abs() <= most, "I3: a clock fell by {fell} units, a slice is {most}");
-            line.reserved.fetch_sub(at, reservation.amount.units(), Relaxed);
-            line.charged.fetch_add(at, charge.units(), Relaxed);
-            line.settlements.fetch_add(at, 1, Relaxed);
+            line.reserved.fetch_sub(check_at(at), reservation.amount.units(), Relaxed);
+            line.charged.fetch_add(check_at(at), charge.units(), Relaxed);
+            line.settlements.fetch_add(check_at(at), 1, Relaxed);
         }
     }
 
@@ -137,7 +142,7 @@ impl<H: Host> Machine<H> {
                 Ok(_) => {
                     debug_assert!(!(0..LEAD_MAX).contains(&lead), "I3: a raise took {lead} units from a clock");
                     if cfg!(debug_assertions) {
-                        row.line.raises.fetch_add(at, 1, Relaxed);
+                        row.line.raises.fetch_add(check_at(at), 1, Relaxed);
                     }
                     return;
                 }

@@ -5,14 +5,14 @@
 //! Knows nothing of clocks or of the order of run queues: who drains the inbox enqueues.
 
 use super::Machine;
-use crate::host::{At, Host, Shared, Site};
+use crate::host::{At, Event, Host, Shared, Site};
 use crate::idle::{Claimed, KickReason, Searcher};
 use crate::inbox::Pushed;
 use crate::seat::Seat;
 use crate::task::{Runnable, contain};
 use crate::timer::Timer;
 use evenkeel_core::balance::InboxHint;
-use evenkeel_core::{CpuId, GroupId};
+use evenkeel_core::{CpuId, GroupId, Time};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -38,6 +38,7 @@ impl<H: Host> Machine<H> {
     /// From a thread that drives a CPU: to that CPU's own inbox.
     pub(super) fn wake_on_seat(&self, seat: &Seat, runnable: Runnable) {
         let at = At::new(seat.cpu(), Site::Wake);
+        self.observe_wake(at, &runnable);
         runnable.metadata().set_runnable_since(self.host.now(seat.cpu()));
         let is_lone = match self.cpu(seat.cpu()).inbox.push(at, runnable) {
             Pushed::First => seat.left_waiting.get() == 0,
@@ -57,6 +58,7 @@ impl<H: Host> Machine<H> {
     /// From any other thread: to the inbox of its home CPU, or of a parked one.
     pub(super) fn wake_from_outside(&self, runnable: Runnable) {
         let at = At::outside(Site::Wake);
+        self.observe_wake(at, &runnable);
         runnable.metadata().set_runnable_since(self.host.now(CpuId::OUTSIDE));
         let home = self.host.home();
         let target = self.target_for(at, home, runnable.metadata().port.id());
@@ -100,6 +102,16 @@ impl<H: Host> Machine<H> {
             InboxHint::One => TurnHere::Behind,
             InboxHint::Empty if cpu.waiting.running(at) == Some(group) => TurnHere::Behind,
             InboxHint::Empty => TurnHere::Soon,
+        }
+    }
+
+    /// A task without a time has never been runnable before.
+    fn observe_wake(&self, at: At, runnable: &Runnable) {
+        if H::OBSERVES {
+            let metadata = runnable.metadata();
+            let is_new = metadata.runnable_since() == Time::ZERO;
+            let event = if is_new { Event::Spawned } else { Event::Woken };
+            self.host.observe(at, event(metadata.key()));
         }
     }
 

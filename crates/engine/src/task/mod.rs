@@ -23,6 +23,7 @@ pub(crate) use registry::Registry;
 
 use crate::context;
 use crate::group::GroupPort;
+use crate::host::TaskKey;
 use crate::inbox::{Link, Linked};
 use async_task::{Builder, ScheduleInfo, WithInfo};
 use evenkeel_core::Time;
@@ -53,6 +54,11 @@ pub(crate) struct Meta {
 }
 
 impl Meta {
+    /// What names the task in a host's records.
+    pub(crate) fn key(&self) -> TaskKey {
+        TaskKey(std::ptr::from_ref(self).addr())
+    }
+
     pub(crate) fn runnable_since(&self) -> Time {
         Time::from_nanos(self.runnable_since.load(Ordering::Relaxed))
     }
