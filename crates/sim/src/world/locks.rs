@@ -1,0 +1,169 @@
+//! Locks in virtual time: who holds which, and who waits.
+//!
+//! A free lock costs the transfer of its line and what taking it costs. A held one is waited for: `fifo` hands it over to
+//! who has waited longest; `barging` sets it free, and whoever comes first takes it, so that the waiter which was woken may
+//! find it taken and wait on. As in parking_lot, one that has waited for half a millisecond gets it handed over.
+//!
+//! Knows nothing of what a lock protects, nor how a CPU that waits is suspended.
+
+use super::events::RecordKind;
+use super::line::{Access, LineId};
+use super::{Phase, World};
+use crate::machine::LockKind;
+use evenkeel_core::{CpuId, Span, Time};
+use evenkeel_engine::host::{At, Site};
+use std::collections::VecDeque;
+
+/// A lock of this world.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct LockId(pub(super) u32);
+
+#[derive(Debug)]
+pub(super) struct LockState {
+    line: LineId,
+    holder: Option<Holder>,
+    last: Option<CpuId>,
+    waiters: VecDeque<Waiter>,
+    /// The first waiter was woken and is on its way.
+    is_called: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Holder {
+    cpu: CpuId,
+    site: Site,
+    since: Time,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Waiter {
+    cpu: CpuId,
+    site: Site,
+    since: Time,
+}
+
+/// How a try to take a lock went.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[must_use]
+pub(crate) enum Take {
+    Taken,
+    Held,
+}
+
+/// A waiter gets a barging lock handed over after this long: parking_lot's bound on unfairness.
+const FAIR_AFTER: Span = Span::from_micros(500);
+
+impl LockState {
+    pub(super) fn new(line: LineId) -> LockState {
+        LockState { line, holder: None, last: None, waiters: VecDeque::new(), is_called: false }
+    }
+}
+
+impl World {
+    /// Takes a lock if it is free. The time of the CPU must be that of the world.
+    pub(super) fn take(&mut self, lock: LockId, at: At) -> Take {
+        let state = &self.locks[lock.0 as usize];
+        if state.holder.is_some() {
+            return Take::Held;
+        }
+        let line = state.line;
+        let asked = self.acting_time();
+        self.get_line(line, at.site, Access::Modify);
+        self.spend_at(at.site, self.machine.costs.lock);
+        let transferred = self.acting_time().since(asked);
+        debug_assert!(transferred >= self.machine.costs.lock);
+        self.hold(lock, at.site, self.acting_time());
+        Take::Taken
+    }
+
+    fn hold(&mut self, lock: LockId, site: Site, since: Time) {
+        let cpu = self.acting.unwrap_or(CpuId::OUTSIDE);
+        let state = &mut self.locks[lock.0 as usize];
+        state.holder = Some(Holder { cpu, site, since });
+        let before = state.last.replace(cpu);
+        let stat = self.lock_stat.site(site);
+        stat.acquisitions += 1;
+        if before.is_some_and(|before| before != cpu) {
+            stat.bounces += 1;
+            let before = before.map_or(u32::MAX, CpuId::get);
+            self.record(RecordKind::LockTransfer, lock.0, before);
+        }
+    }
+
+    /// A try that found the lock held: the look at its line, which its holder then has to get back.
+    pub(super) fn fail_try(&mut self, lock: LockId, at: At) {
+        let before = self.acting_time();
+        let line = self.locks[lock.0 as usize].line;
+        self.get_line(line, at.site, Access::Read);
+        self.spend_at(at.site, self.machine.costs.hit);
+        let cost = self.acting_time().since(before);
+        self.lock_stat.site(at.site).failed_tries.add(cost);
+        self.record(RecordKind::FailedTry, lock.0, 0);
+    }
+
+    /// The acting CPU begins to wait for a lock, and is to be suspended.
+    pub(super) fn begin_wait(&mut self, lock: LockId, at: At) {
+        let cpu = self.acting.filter(|cpu| *cpu != CpuId::OUTSIDE).expect("only a CPU can wait for a lock");
+        let since = self.acting_time();
+        self.record(RecordKind::LockWait, lock.0, 0);
+        let state = &mut self.locks[lock.0 as usize];
+        state.waiters.push_back(Waiter { cpu, site: at.site, since });
+        let holder = state.holder.expect("what is waited for is held").site;
+        self.lock_stat.waited_for(at.site, holder);
+        self.leave(cpu, Phase::WaitsForLock { since }, Time::NEVER);
+    }
+
+    /// A waiter was called: takes the lock, or waits on.
+    pub(super) fn answer_call(&mut self, lock: LockId, at: At) -> Take {
+        let cpu = self.acting.expect("a waiter acts");
+        let now = self.acting_time();
+        let state = &mut self.locks[lock.0 as usize];
+        state.is_called = false;
+        if state.holder.is_some_and(|holder| holder.cpu == cpu) {
+            return Take::Taken;
+        }
+        if state.holder.is_some() {
+            self.leave(cpu, Phase::WaitsForLock { since: now }, Time::NEVER);
+            return Take::Held;
+        }
+        let waiter = state.waiters.pop_front().expect("the first waiter is called");
+        assert_eq!(waiter.cpu, cpu, "the first waiter is called");
+        let line = state.line;
+        self.lines.give(line, cpu, Access::Modify);
+        self.lock_stat.site(at.site).waits.add(now.since(waiter.since));
+        self.hold(lock, at.site, now);
+        Take::Taken
+    }
+
+    /// The holder lets go.
+    pub(super) fn release(&mut self, lock: LockId) {
+        let now = self.acting_time();
+        let (kind, handover) = (self.machine.lock, self.machine.costs.handover);
+        let state = &mut self.locks[lock.0 as usize];
+        let Some(holder) = state.holder.take() else { return };
+        self.lock_stat.site(holder.site).holds.add(now.since(holder.since));
+        let Some(first) = state.waiters.front().copied() else { return };
+        let distance = self.machine.topology.distance(holder.cpu, first.cpu);
+        let arrives = now.after(handover).after(self.machine.transfer[distance as usize]);
+        let is_handed_over = kind == LockKind::Fifo || now.since(first.since) >= FAIR_AFTER;
+        // A waiter that is on its way already finds the lock its own.
+        if is_handed_over {
+            state.waiters.pop_front();
+            state.holder = Some(Holder { cpu: first.cpu, site: first.site, since: arrives });
+            let before = state.last.replace(first.cpu);
+            let line = state.line;
+            let is_under_way = std::mem::replace(&mut state.is_called, true);
+            self.lines.give(line, first.cpu, Access::Modify);
+            let stat = self.lock_stat.site(first.site);
+            stat.acquisitions += 1;
+            stat.bounces += u64::from(before != Some(first.cpu));
+            stat.waits.add(arrives.since(first.since));
+            self.record(RecordKind::LockTransfer, lock.0, holder.cpu.get());
+            if !is_under_way {
+                self.call(first.cpu, arrives);
+            }
+        } else if !std::mem::replace(&mut state.is_called, true) {
+            self.call(first.cpu, arrives);
+        }
+    }
+}

@@ -1,0 +1,612 @@
+//! Virtual time: what each CPU has spent, who acts next, and what an act costs.
+//!
+//! A CPU may be ahead of the others by what it has spent since its turn began. Before an act that others could notice it
+//! waits until its turn has come again ([`sync`]); what only it can notice (reads and writes of lines that it has, looks
+//! at the clock) is collected. Inside user code everything is (V2).
+//!
+//! The world of a simulation is reached through one thread-local, set while that simulation runs: the engine's words and
+//! locks know nothing of their machine. Without it, everything is free.
+//!
+//! Knows nothing of the engine but the names of its places, nothing of fibers but that the acting one can be suspended.
+
+pub(crate) mod account;
+mod agenda;
+pub(crate) mod events;
+mod line;
+pub(crate) mod lock_stat;
+pub(crate) mod locks;
+mod place;
+
+pub(crate) use line::Access;
+pub(crate) use place::{Enter, Tag, with, with_mine};
+
+use crate::fiber;
+use crate::machine::Machine;
+use account::{Account, Accounting, Activity, Books, Function};
+use agenda::Agenda;
+use evenkeel_core::{CpuId, Span, Time};
+use evenkeel_engine::host::{At, Site};
+use events::{Record, RecordKind, Stream};
+use line::{LineId, Lines};
+use locks::{LockId, LockState, Take};
+
+/// Everything about one simulation that changes as its time passes.
+#[derive(Debug)]
+pub(crate) struct World {
+    pub(crate) id: u32,
+    pub(crate) machine: Machine,
+    cpus: Vec<Cpu>,
+    agenda: Agenda,
+    /// The time of the act under way.
+    now: Time,
+    /// Nothing happens from here on.
+    end: Time,
+    /// Who acts; nobody if what happens is to cost nothing.
+    acting: Option<CpuId>,
+    /// How far the outside is ahead.
+    outside_ahead: Span,
+    lines: Lines,
+    locks: Vec<LockState>,
+    stream: Stream,
+    lock_stat: lock_stat::Collector,
+    pub(crate) cost_points: u64,
+}
+
+/// One CPU.
+#[derive(Debug)]
+struct Cpu {
+    /// What it has reached: the world's time, or ahead of it.
+    local: Time,
+    phase: Phase,
+    /// Inside a poll, a waker or a destructor.
+    is_in_user: bool,
+    /// Declared in this poll, and not done yet.
+    work: Span,
+    next_tick: Time,
+    /// A kick came while it was not parked.
+    is_kicked: bool,
+    parks: u64,
+    books: Books,
+}
+
+/// What a CPU does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Phase {
+    Runs,
+    WaitsForLock { since: Time },
+    Idle { since: Time },
+    Ended,
+}
+
+/// Whether the acting fiber has to be suspended before it goes on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[must_use]
+enum Order {
+    /// It is its turn.
+    Now,
+    /// Others come first; its next act is set.
+    Later,
+}
+
+/// What is collected at most before a CPU waits for its turn: it might be waiting, in a loop, for something that another
+/// CPU writes.
+const COLLECTED_MAX: Span = Span::from_nanos(100);
+
+/// Work beside a sibling is cut into pieces: how fast it goes is looked at once for each.
+const PIECE: Span = Span::from_micros(50);
+
+/// What the last driver of a machine that stops waits between two looks.
+const STOPPING_LOOK: Span = Span::from_micros(1);
+
+impl World {
+    pub(crate) fn new(id: u32, machine: Machine) -> World {
+        let count = machine.cpus();
+        let period = machine.tick.map_or(Span::ZERO, |tick| tick.period);
+        // Ticks of different CPUs are spread over the period.
+        let tick_of =
+            |cpu: usize| Time::ZERO.after(Span::from_nanos(period.as_nanos() * (cpu as u64 + 1) / count as u64));
+        let cpu = |index: usize| Cpu {
+            local: Time::ZERO,
+            phase: Phase::Runs,
+            is_in_user: false,
+            work: Span::ZERO,
+            next_tick: tick_of(index),
+            is_kicked: false,
+            parks: 0,
+            books: Books::default(),
+        };
+        let mut agenda = Agenda::new(count + 1);
+        (0..count).for_each(|index| agenda.set(index, Time::ZERO));
+        World {
+            id,
+            cpus: (0..count).map(cpu).collect(),
+            agenda,
+            now: Time::ZERO,
+            end: Time::ZERO,
+            acting: None,
+            outside_ahead: Span::ZERO,
+            lines: Lines::new(count),
+            locks: Vec::new(),
+            stream: Stream::new(),
+            lock_stat: lock_stat::Collector::default(),
+            cost_points: 0,
+            machine,
+        }
+    }
+
+    /// The time that the actor has reached.
+    pub(crate) fn acting_time(&self) -> Time {
+        match self.acting {
+            None => self.now,
+            Some(CpuId::OUTSIDE) => self.now.after(self.outside_ahead),
+            Some(cpu) => {
+                let cpu = &self.cpus[cpu.index()];
+                cpu.local.after(cpu.work)
+            }
+        }
+    }
+
+    pub(crate) fn now(&self) -> Time {
+        self.now
+    }
+
+    /// The actor spends time.
+    fn spend(&mut self, activity: Activity, span: Span) {
+        match self.acting {
+            None => {}
+            Some(CpuId::OUTSIDE) => self.outside_ahead = self.outside_ahead.plus(span),
+            Some(cpu) => {
+                let cpu = &mut self.cpus[cpu.index()];
+                cpu.local = cpu.local.after(span);
+                cpu.books.book(activity, span);
+            }
+        }
+    }
+
+    fn spend_at(&mut self, site: Site, span: Span) {
+        self.spend(Activity::Scheduler(Function::Engine(site)), span);
+    }
+
+    fn spend_on(&mut self, function: Function, span: Span) {
+        self.spend(Activity::Scheduler(function), span);
+    }
+
+    fn record(&mut self, kind: RecordKind, a: u32, b: u32) {
+        let record = Record { at: self.acting_time(), cpu: self.acting.unwrap_or(CpuId::OUTSIDE), kind, a, b };
+        self.stream.add(record);
+    }
+
+    /// The CPU that acts, unless it is inside user code: only then can it be suspended.
+    fn suspendable(&self) -> Option<CpuId> {
+        self.acting.filter(|cpu| *cpu != CpuId::OUTSIDE && !self.cpus[cpu.index()].is_in_user)
+    }
+
+    /// Lets those come first whose time is earlier. If nobody's is, what the CPU has spent has passed.
+    fn order(&mut self) -> Order {
+        let Some(cpu) = self.suspendable() else { return Order::Now };
+        let local = self.cpus[cpu.index()].local;
+        if local >= self.end || local >= self.agenda.first().1 {
+            self.agenda.set(cpu.index(), local);
+            self.acting = None;
+            return Order::Later;
+        }
+        self.now = local;
+        self.cpus[cpu.index()].books.catch_up();
+        Order::Now
+    }
+
+    /// The acting CPU does nothing until `next`.
+    fn leave(&mut self, cpu: CpuId, phase: Phase, next: Time) {
+        let state = &mut self.cpus[cpu.index()];
+        state.books.catch_up();
+        state.phase = phase;
+        self.agenda.set(cpu.index(), next);
+        self.acting = None;
+    }
+
+    /// A CPU that waits acts at this time, or earlier if it was to.
+    fn call(&mut self, cpu: CpuId, at: Time) {
+        let at = at.max(self.now);
+        if at < self.agenda.time(cpu.index()) {
+            self.agenda.set(cpu.index(), at);
+        }
+    }
+
+    /// Gets a line for the actor. Its own time if others can't see it (inside user code) counts from the world's.
+    fn get_line(&mut self, line: LineId, site: Site, access: Access) {
+        let Some(who) = self.acting else { return };
+        if self.lines.is_hit(line, who, access) {
+            return;
+        }
+        let asks = match self.suspendable() {
+            Some(cpu) => self.cpus[cpu.index()].local,
+            None => self.now,
+        };
+        let transfer = self.lines.fetch(&self.machine, line, who, access, asks);
+        let whole = transfer.queued.plus(transfer.moved);
+        let stat = self.lock_stat.site(site);
+        stat.transfers.add(whole);
+        if transfer.queued > Span::ZERO {
+            stat.queued_transfers.add(transfer.queued);
+        }
+        self.spend_at(site, whole);
+    }
+
+    /// Whether an access can be collected: others can't notice.
+    fn is_private(&self, line: LineId, access: Access) -> bool {
+        let Some(cpu) = self.suspendable() else { return true };
+        let ahead = self.cpus[cpu.index()].local.since(self.now);
+        ahead < COLLECTED_MAX && self.lines.is_hit(line, cpu, access)
+    }
+
+    fn access(&mut self, line: LineId, site: Site, access: Access) {
+        self.cost_points += 1;
+        self.get_line(line, site, access);
+        let costs = &self.machine.costs;
+        let cost = if access == Access::Modify { costs.atomic } else { costs.hit };
+        self.spend_at(site, cost);
+    }
+
+    /// The next piece of the work that the acting CPU's poll has declared. False if there is none left.
+    fn work_piece(&mut self) -> bool {
+        let Some(cpu) = self.acting.filter(|cpu| *cpu != CpuId::OUTSIDE) else { return false };
+        let state = &self.cpus[cpu.index()];
+        if state.work == Span::ZERO {
+            return false;
+        }
+        let (mut piece, local) = (state.work.as_nanos(), state.local);
+        let is_slow = self.machine.beside_busy_sibling_percent < 100;
+        let sibling = self.machine.topology.sibling(cpu).filter(|_| is_slow);
+        let is_beside = sibling.is_some_and(|sibling| self.cpus[sibling.index()].phase == Phase::Runs);
+        let percent = if is_beside { self.machine.beside_busy_sibling_percent } else { 100 };
+        if sibling.is_some() {
+            piece = piece.min(PIECE.as_nanos());
+        }
+        if let Some(tick) = self.machine.tick {
+            if state.next_tick <= local {
+                let late = local.since(state.next_tick).as_nanos() / tick.period.as_nanos() + 1;
+                let next = state.next_tick.after(tick.period.times(late));
+                self.cpus[cpu.index()].next_tick = next;
+                self.spend_on(Function::Tick, tick.handler);
+                return true;
+            }
+            let until = u128::from(state.next_tick.since(local).as_nanos());
+            let fits = until * u128::from(percent * self.machine.got_permille) / 100_000;
+            piece = piece.min(u64::try_from(fits).unwrap_or(u64::MAX).max(1));
+        }
+        self.cpus[cpu.index()].work = Span::from_nanos(state.work.as_nanos() - piece);
+        let ran = scale(piece, 100, percent);
+        let passed = scale(ran, 1_000, self.machine.got_permille);
+        self.spend(Activity::Work, Span::from_nanos(ran));
+        if passed > ran {
+            self.spend(Activity::Taken, Span::from_nanos(passed - ran));
+        }
+        true
+    }
+
+    /// What the acting CPU has got of its processor, if other programs take any.
+    pub(crate) fn cpu_time(&mut self) -> Option<(Span, u64)> {
+        let cpu = self.acting.filter(|cpu| *cpu != CpuId::OUTSIDE && self.machine.got_permille < 1_000)?;
+        self.spend_on(Function::Clock, self.machine.costs.clock_read);
+        let state = &self.cpus[cpu.index()];
+        let off = state.books.of(Activity::Idle).plus(state.books.of(Activity::Taken));
+        Some((state.local.since(Time::ZERO).minus(off), state.parks))
+    }
+
+    pub(crate) fn read_clock(&mut self) -> Time {
+        self.cost_points += 1;
+        self.spend_on(Function::Clock, self.machine.costs.clock_read);
+        // Never zero: the engine takes that for "never yet".
+        self.acting_time().max(Time::from_nanos(1))
+    }
+
+    /// Work that is declared outside a poll is done at once.
+    pub(crate) fn declare_work(&mut self, work: Span) {
+        self.cost_points += 1;
+        match self.acting {
+            Some(cpu) if cpu != CpuId::OUTSIDE && self.cpus[cpu.index()].is_in_user => {
+                let state = &mut self.cpus[cpu.index()];
+                state.work = state.work.plus(work);
+            }
+            _ => self.spend(Activity::Work, work),
+        }
+    }
+
+    pub(crate) fn fence(&mut self, at: At) {
+        self.cost_points += 1;
+        self.spend_at(at.site, self.machine.costs.atomic);
+    }
+
+    pub(crate) fn kick(&mut self, target: CpuId) {
+        self.cost_points += 1;
+        self.record(RecordKind::Kick, target.get(), 0);
+        self.spend_on(Function::Kick, self.machine.costs.kick);
+        let arrives = self.acting_time().after(self.machine.costs.kick_delivery);
+        match self.cpus[target.index()].phase {
+            Phase::Idle { .. } => self.call(target, arrives),
+            Phase::Runs | Phase::WaitsForLock { .. } => self.cpus[target.index()].is_kicked = true,
+            Phase::Ended => {}
+        }
+    }
+
+    pub(crate) fn observe_spawn(&mut self, key: evenkeel_engine::host::TaskKey) {
+        let task = self.stream.new_task(key);
+        self.record(RecordKind::Spawn, task, 0);
+    }
+
+    pub(crate) fn observe_wake(&mut self, key: evenkeel_engine::host::TaskKey) {
+        let task = self.stream.task(key);
+        self.record(RecordKind::Wake, task, 0);
+    }
+
+    pub(crate) fn observe_move(&mut self, key: evenkeel_engine::host::TaskKey) {
+        let task = self.stream.task(key);
+        self.record(RecordKind::Migrate, task, 0);
+    }
+
+    pub(crate) fn observe_dispatch(&mut self, key: evenkeel_engine::host::TaskKey, group: u32) {
+        self.cost_points += 1;
+        self.spend_on(Function::Switch, self.machine.costs.switch);
+        let task = self.stream.task(key);
+        self.record(RecordKind::Dispatch, task, group);
+    }
+
+    /// What every CPU's time went to until now.
+    pub(crate) fn accounting(&self) -> Accounting {
+        let cpus = self.cpus.iter().map(|cpu| self.account(cpu)).collect();
+        Accounting { elapsed: self.now.since(Time::ZERO), cpus }
+    }
+
+    fn account(&self, cpu: &Cpu) -> Account {
+        let waits = match cpu.phase {
+            Phase::Runs => None,
+            Phase::WaitsForLock { since } => Some((Activity::LockWait, since)),
+            Phase::Idle { since } => Some((Activity::Idle, since)),
+            Phase::Ended => Some((Activity::Idle, cpu.local)),
+        };
+        cpu.books.at(self.now, waits)
+    }
+
+    pub(crate) fn lock_stat(&self) -> lock_stat::LockStat {
+        self.lock_stat.stat()
+    }
+
+    pub(crate) fn keep_records(&mut self) {
+        self.stream.keep();
+    }
+
+    pub(crate) fn records(&self) -> &[Record] {
+        self.stream.kept()
+    }
+
+    pub(crate) fn digest(&self) -> (u64, u64) {
+        self.stream.digest()
+    }
+}
+
+/// `amount` × `of` / `per`, rounded up.
+fn scale(amount: u64, of: u64, per: u64) -> u64 {
+    let scaled = (u128::from(amount) * u128::from(of)).div_ceil(u128::from(per));
+    u64::try_from(scaled).unwrap_or(u64::MAX)
+}
+
+/// What the loop of a simulation does with its world.
+impl World {
+    /// Nothing that happens at or after `end` is to happen yet.
+    pub(crate) fn run_to(&mut self, end: Time) {
+        self.end = end;
+    }
+
+    /// The actor whose turn it is before the end: a CPU, or the outside.
+    pub(crate) fn next(&self) -> Option<(CpuId, Time)> {
+        let (actor, at) = self.agenda.first();
+        let is_outside = actor == self.cpus.len();
+        let actor = if is_outside { CpuId::OUTSIDE } else { CpuId::new(u32::try_from(actor).unwrap_or(u32::MAX)) };
+        (at < self.end).then_some((actor, at))
+    }
+
+    /// A CPU acts, whose turn it is.
+    pub(crate) fn begin_turn(&mut self, cpu: CpuId, at: Time) {
+        self.now = at;
+        self.acting = Some(cpu);
+        self.agenda.set(cpu.index(), Time::NEVER);
+        let state = &mut self.cpus[cpu.index()];
+        match state.phase {
+            Phase::Runs | Phase::Ended => {}
+            Phase::WaitsForLock { since } => state.books.book(Activity::LockWait, at.since(since)),
+            Phase::Idle { since } => state.books.book(Activity::Idle, at.since(since)),
+        }
+        (state.phase, state.local) = (Phase::Runs, at);
+        state.books.catch_up();
+    }
+
+    /// The fiber of the acting CPU has returned.
+    pub(crate) fn end_cpu(&mut self, cpu: CpuId) {
+        self.cpus[cpu.index()].phase = Phase::Ended;
+        self.cpus[cpu.index()].books.catch_up();
+        self.acting = None;
+    }
+
+    /// Time passes until `to` without anybody acting.
+    pub(crate) fn pass(&mut self, to: Time) {
+        self.now = self.now.max(to);
+        self.acting = None;
+    }
+
+    /// The outside acts at `at`. Its scripts are numbered.
+    pub(crate) fn begin_outside(&mut self, at: Time, script: u32) {
+        self.now = at;
+        self.acting = Some(CpuId::OUTSIDE);
+        self.outside_ahead = Span::ZERO;
+        self.record(RecordKind::Script, script, 0);
+    }
+
+    /// When the outside, which has acted, can act again.
+    pub(crate) fn end_outside(&mut self) -> Time {
+        self.acting = None;
+        self.now.after(std::mem::take(&mut self.outside_ahead))
+    }
+
+    /// When the outside acts next.
+    pub(crate) fn set_outside(&mut self, at: Time) {
+        self.agenda.set(self.cpus.len(), at);
+    }
+
+    /// The outside acts at the actor's time, or earlier.
+    pub(crate) fn call_outside(&mut self) {
+        let at = self.acting_time().max(self.now);
+        if at < self.agenda.time(self.cpus.len()) {
+            self.agenda.set(self.cpus.len(), at);
+        }
+    }
+}
+
+/// Suspends the acting fiber if others come first.
+fn settle(order: Option<Order>) {
+    if order == Some(Order::Later) {
+        fiber::suspend();
+    }
+}
+
+/// Waits, in virtual time, until it is the acting CPU's turn.
+pub(crate) fn sync() {
+    settle(with(World::order));
+}
+
+/// Access to a shared word.
+pub(crate) fn access(tag: &Tag, block: usize, at: At, access: Access) {
+    if at.site == Site::Check {
+        return;
+    }
+    let is_private = with(|world| {
+        let line = tag.line(world, block)?;
+        let is_private = world.is_private(line, access);
+        if is_private {
+            world.access(line, at.site, access);
+        }
+        Some(is_private)
+    });
+    if is_private.flatten() == Some(false) {
+        sync();
+        let _ = with(|world| tag.line(world, block).map(|line| world.access(line, at.site, access)));
+    }
+}
+
+/// Takes a lock, waiting for it if it must. Whether it waited; `None` if this is not a lock of the world that runs.
+pub(crate) fn lock(tag: &Tag, at: At) -> Option<Take> {
+    sync();
+    let first = with(|world| {
+        let lock = tag.lock(world)?;
+        let is_in_user = world.acting.is_some_and(|cpu| cpu != CpuId::OUTSIDE) && world.suspendable().is_none();
+        assert!(!is_in_user, "C2: a lock was taken inside user code, at {at:?}");
+        world.cost_points += 1;
+        let take = world.take(lock, at);
+        if take == Take::Held {
+            world.begin_wait(lock, at);
+        }
+        Some(take)
+    })
+    .flatten()?;
+    if first == Take::Taken {
+        return Some(Take::Taken);
+    }
+    // Ends: each turn is a call by a release; a lock that is always taken by others is handed over after a while.
+    loop {
+        fiber::suspend();
+        let take = with(|world| tag.lock(world).map(|lock| world.answer_call(lock, at))).flatten()?;
+        if take == Take::Taken {
+            return Some(Take::Held);
+        }
+    }
+}
+
+/// Takes a lock if it is free. `None` if this is not a lock of the world that runs.
+pub(crate) fn try_lock(tag: &Tag, at: At) -> Option<Take> {
+    sync();
+    with(|world| {
+        let lock = tag.lock(world)?;
+        world.cost_points += 1;
+        let take = world.take(lock, at);
+        if take == Take::Held {
+            world.fail_try(lock, at);
+        }
+        Some(take)
+    })
+    .flatten()
+}
+
+/// What is done before a lock is let go: the queue operation that it was taken for, in its time.
+pub(crate) fn before_release(tag: &Tag, at: At) {
+    let _ = with(|world| {
+        tag.lock(world)?;
+        world.cost_points += 1;
+        world.spend_at(at.site, world.machine.costs.queue_operation);
+        Some(())
+    });
+    sync();
+}
+
+/// Lets a lock go.
+pub(crate) fn release(tag: &Tag) {
+    let _ = with(|world| {
+        let lock: LockId = tag.lock(world)?;
+        world.release(lock);
+        Some(())
+    });
+}
+
+/// User code begins on a CPU of the world with this id.
+pub(crate) fn begin_user(id: u32, cpu: CpuId) {
+    if with_mine(id, |_| ()).is_some() {
+        sync();
+        let _ = with(|world| world.cpus[cpu.index()].is_in_user = true);
+    }
+}
+
+/// User code has ended: the work that it declared is done now.
+pub(crate) fn end_user(id: u32, cpu: CpuId) {
+    if with_mine(id, |world| world.cpus[cpu.index()].is_in_user = false).is_none() {
+        return;
+    }
+    // Ends: each turn does a piece of the work, or handles a tick, which takes less than its period.
+    while with(World::work_piece) == Some(true) {
+        sync();
+    }
+    let _ = with(|world| world.record(RecordKind::UserEnd, 0, 0));
+}
+
+/// Parks the acting CPU until it is kicked, or until a time.
+pub(crate) fn park(cpu: CpuId, until: Time) {
+    let _ = with(|world| {
+        world.cost_points += 1;
+        world.spend_on(Function::Park, world.machine.costs.park);
+    });
+    sync();
+    let is_parked = with(|world| {
+        let state = &mut world.cpus[cpu.index()];
+        if std::mem::take(&mut state.is_kicked) {
+            return false;
+        }
+        state.parks += 1;
+        let since = state.local;
+        world.record(RecordKind::Park, 0, 0);
+        world.leave(cpu, Phase::Idle { since }, until.max(since));
+        true
+    });
+    if is_parked == Some(true) {
+        let since = with(|world| world.now);
+        fiber::suspend();
+        let _ = with(|world| {
+            let idle = world.now.since(since.unwrap_or_default());
+            let deep = world.machine.deep_idle.filter(|deep| idle >= deep.after);
+            world.record(RecordKind::Unpark, 0, 0);
+            world.spend_on(Function::IdleExit, deep.map_or(world.machine.costs.idle_exit, |deep| deep.exit));
+        });
+    }
+}
+
+/// The machine stops, and the acting CPU looks again a little later.
+pub(crate) fn wait_for_others() {
+    let _ = with(|world| world.spend_on(Function::Engine(Site::Stop), STOPPING_LOOK));
+    sync();
+}
