@@ -170,6 +170,21 @@ pub trait Host: Sized + Send + Sync + 'static {
     /// A sequentially consistent fence between two accesses of this CPU.
     fn fence(at: At);
 
+    /// Whether a poll that declares work goes on once that has been done, in a call of its own: so on a host in virtual
+    /// time, where time passes only when a poll has returned.
+    const DEFERS: bool = false;
+
+    /// Occupies this CPU with some of this computing, and says with how much: all of it on a host that does it at once;
+    /// otherwise what can be done before the task may have to give way.
+    fn compute_piece(&self, cpu: CpuId, work: Span) -> Span {
+        self.compute(cpu, work);
+        work
+    }
+    /// Whether a task that has computed is to give way now if something else deserves it: after a tick, if ticks preempt.
+    fn takes_tick(&self, _: CpuId) -> bool {
+        false
+    }
+
     /// Whether [`Host::observe`] is to be called at all.
     const OBSERVES: bool = false;
 

@@ -35,6 +35,8 @@ pub(crate) struct Seat {
     /// Whether polls here are short on average, so that a kick may be put off.
     pub(crate) is_brisk: Cell<bool>,
     calls: Cell<u32>,
+    /// The task in its poll is to go on at once: it has declared work, which is done by then.
+    goes_on: Cell<bool>,
 }
 
 impl fmt::Debug for Seat {
@@ -56,6 +58,7 @@ impl Seat {
             left_waiting: Cell::new(0),
             is_brisk: Cell::new(true),
             calls: Cell::new(0),
+            goes_on: Cell::new(false),
         }
     }
 
@@ -83,6 +86,16 @@ impl Seat {
 
     pub(crate) fn take_suspended(&self) -> Option<TaskRef> {
         self.suspended.borrow_mut().pop()
+    }
+
+    /// The task in its poll has declared work and is to go on when it is done.
+    pub(crate) fn note_goes_on(&self) {
+        self.goes_on.set(true);
+    }
+
+    /// Whether the task whose poll has returned is to go on.
+    pub(crate) fn take_goes_on(&self) -> bool {
+        self.goes_on.take()
     }
 
     /// Counts a call of a primitive; whether it is time to look at the clock.

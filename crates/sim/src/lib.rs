@@ -26,6 +26,7 @@ mod run;
 mod world;
 
 pub use run::{Config, Digest, Failure, Simulation, Speed, StartError};
+pub use world::Preemption;
 pub use world::account::{Account, Accounting, Activity, Function};
 pub use world::events::{Record, RecordKind};
 pub use world::lock_stat::{LockStat, SiteLockStat, Times};

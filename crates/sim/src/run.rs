@@ -13,7 +13,7 @@ use crate::machine::Machine;
 use crate::world::account::Accounting;
 use crate::world::events::Record;
 use crate::world::lock_stat::LockStat;
-use crate::world::{self, Enter, World};
+use crate::world::{self, Enter, Preemption, World};
 use evenkeel_core::{CpuId, Span, Time};
 use evenkeel_engine::api::{self, Handle};
 use evenkeel_engine::{Driver, Machine as EngineMachine, SLICE_DEFAULT, Step};
@@ -37,6 +37,8 @@ pub struct Config {
     pub slice: Span,
     /// From which the engine's random choices are drawn.
     pub seed: u64,
+    /// When a task that computes may lose its CPU.
+    pub preemption: Preemption,
     /// Bytes of stack per CPU, of which only what is touched takes memory. Polls run on it.
     pub stack: usize,
 }
@@ -48,7 +50,7 @@ const STACK: usize = 256 << 10;
 impl Config {
     /// This machine, with defaults for the rest.
     pub fn new(machine: Machine) -> Config {
-        Config { machine, slice: SLICE_DEFAULT, seed: 1, stack: STACK }
+        Config { machine, slice: SLICE_DEFAULT, seed: 1, preemption: Preemption::default(), stack: STACK }
     }
 }
 
@@ -176,7 +178,7 @@ impl Simulation {
             ..evenkeel_engine::Config::flat(1)
         };
         let count = config.machine.cpus();
-        let mut world = Some(Box::new(World::new(id, config.machine)));
+        let mut world = Some(Box::new(World::new(id, config.machine, config.preemption)));
         let entered = Enter::new(&mut world);
         let engine = EngineMachine::new(Simulated::new(id), engine_config);
         let handle = Handle::new(&engine);

@@ -7,7 +7,7 @@ use evenkeel_core::{CpuId, Span, Time};
 use evenkeel_engine::api::{self, Handle};
 use evenkeel_engine::host::Site;
 use evenkeel_sim::machine::{LockKind, Machine};
-use evenkeel_sim::{Activity, Config, Digest, Failure, RecordKind, Simulation};
+use evenkeel_sim::{Activity, Config, Digest, Failure, Preemption, RecordKind, Simulation};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
@@ -173,6 +173,62 @@ fn a_task_that_computes_takes_as_long_as_it_says() {
     let (inside, after) = took.unwrap();
     assert!((us(700)..us(701)).contains(&inside), "{inside:?}");
     assert!((us(700)..us(706)).contains(&after), "{after:?}");
+}
+
+/// What a task that runs 10 ms and then wakes another, and one that comes 2 ms later, take.
+fn long_run(preemption: Preemption) -> (Span, Span) {
+    let text = include_str!("../../../machines/flat-4.toml").replace("cores_per_cache = 4", "cores_per_cache = 1");
+    let machine = Machine::parse("one.toml", &text).unwrap();
+    let mut sim = Simulation::new(Config { preemption, ..Config::new(machine) }).unwrap();
+    let handle = sim.handle();
+    let (long, short) = (handle.group("long").build().unwrap(), handle.group("short").build().unwrap());
+    let ended: Arc<Mutex<Vec<Span>>> = Arc::default();
+    let (first, second) = (Arc::clone(&ended), Arc::clone(&ended));
+    sim.with(|_| {
+        drop(long.spawn(async move {
+            api::run(Duration::from_millis(10)).await;
+            first.lock().unwrap().push(api::now().since(Time::ZERO));
+        }));
+    });
+    sim.at(Time::ZERO.after(us(2_000)), move |_| {
+        drop(short.spawn(async move {
+            api::run(Duration::from_micros(100)).await;
+            second.lock().unwrap().push(api::now().since(Time::ZERO));
+        }));
+    });
+    sim.run_until(Time::ZERO.after(us(20_000))).unwrap();
+    let mut ended = ended.lock().unwrap().clone();
+    ended.sort();
+    (ended[0], ended[1])
+}
+
+#[test]
+fn ticks_preempt_only_where_they_are_to() {
+    let (first, second) = long_run(Preemption::BetweenPolls);
+    assert!((us(10_000)..us(10_100)).contains(&first) && (us(10_100)..us(10_250)).contains(&second));
+    let (first, second) = long_run(Preemption::AtTicks);
+    assert!((us(2_100)..us(3_300)).contains(&first), "the short one waits for a tick: {first:?}");
+    assert!((us(10_100)..us(10_250)).contains(&second), "{second:?}");
+}
+
+#[test]
+fn what_a_task_does_after_it_ran_happens_after_it() {
+    let mut sim = start(machine("flat-4"));
+    let took = sim.block_on(async {
+        let (sender, receiver) = futures::channel::oneshot::channel();
+        let handle = Handle::current();
+        drop(handle.spawn(async move {
+            api::run(Duration::from_millis(3)).await;
+            sender.send(()).unwrap();
+        }));
+        let began = api::now();
+        let task = handle.spawn(async move {
+            receiver.await.unwrap();
+            api::now().since(began)
+        });
+        task.await.unwrap()
+    });
+    assert!((us(3_000)..us(3_050)).contains(&took.unwrap()));
 }
 
 #[test]

@@ -5,9 +5,11 @@
 //! Knows nothing of hosts.
 
 mod group;
+mod run;
 mod sleep;
 
 pub use group::{Group, GroupBuilder, GroupError, SpawnError};
+pub use run::{Run, run};
 pub use sleep::{Elapsed, Sleep, Timeout, sleep, sleep_until, timeout};
 
 pub use crate::task::{JoinError, JoinHandle};

@@ -164,7 +164,18 @@ impl<H: Host> Turns<H> {
             machine.host.observe(self.at(Site::Dispatch), Event::Dispatched(metadata.key(), metadata.port.id()));
         }
         self.user(machine, || task.run());
+        // Ends: the task declares no more work, or has to give way.
+        while H::DEFERS && self.seat().take_goes_on() && !self.is_preempted(machine) {
+            match self.seat().take_requeue() {
+                Some(task) => self.user(machine, || task.run()),
+                None => break,
+            };
+        }
         Step::Polled
+    }
+
+    fn is_preempted(&self, machine: &Machine<H>) -> bool {
+        machine.host.takes_tick(self.cpu) && machine.should_yield(self.seat())
     }
 
     /// Counts the poll that has ended.

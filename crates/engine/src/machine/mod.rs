@@ -98,6 +98,15 @@ pub(crate) enum MachinePhase {
     Stopped,
 }
 
+/// How much of a task's computing is done, and when.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[must_use]
+pub(crate) enum Piece {
+    Done(Span),
+    /// The task must return, and goes on then.
+    WhenThePollReturns(Span),
+}
+
 /// What user-facing code and task cells see of a machine. Object-safe, so that they need not know the host.
 pub(crate) trait AnyMachine: Send + Sync {
     fn wake_here(&self, seat: &Seat, runnable: Runnable);
@@ -114,6 +123,7 @@ pub(crate) trait AnyMachine: Send + Sync {
     fn note_cancelled(&self, cpu: CpuId);
     fn now(&self, seat: Option<&Seat>) -> Time;
     fn compute(&self, seat: Option<&Seat>, work: Span);
+    fn compute_piece(&self, seat: &Seat, work: Span) -> Piece;
     fn is_slice_over(&self, seat: &Seat) -> bool;
     fn should_yield(&self, seat: &Seat) -> bool;
     fn is_stopping(&self) -> bool;
@@ -321,6 +331,11 @@ impl<H: Host> AnyMachine for Machine<H> {
 
     fn compute(&self, seat: Option<&Seat>, work: Span) {
         self.host.compute(seat.map_or(CpuId::OUTSIDE, Seat::cpu), work);
+    }
+
+    fn compute_piece(&self, seat: &Seat, work: Span) -> Piece {
+        let done = self.host.compute_piece(seat.cpu(), work);
+        if H::DEFERS { Piece::WhenThePollReturns(done) } else { Piece::Done(done) }
     }
 
     fn is_slice_over(&self, seat: &Seat) -> bool {

@@ -93,6 +93,16 @@ impl Host for Simulated {
         std::sync::atomic::fence(Ordering::SeqCst);
     }
 
+    const DEFERS: bool = true;
+
+    fn compute_piece(&self, _: CpuId, work: Span) -> Span {
+        world::with_mine(self.id, |world| world.declare_piece(work)).unwrap_or(work)
+    }
+
+    fn takes_tick(&self, cpu: CpuId) -> bool {
+        world::with_mine(self.id, |world| world.takes_tick(cpu)) == Some(true)
+    }
+
     const OBSERVES: bool = true;
 
     fn observe(&self, _: At, event: Event) {

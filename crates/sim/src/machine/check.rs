@@ -24,6 +24,7 @@ pub(super) fn machine(name: &str, raw: &raw::Machine) -> Result<Machine, Wrong> 
         name: name.to_owned(),
         topology: topology(&raw.topology)?,
         transfer: transfer(&raw.transfer_ns)?,
+        reads_overlap: in_range(&raw.transfer_ns.reads_overlap, "reads_overlap", 1..=32)?.unsigned_abs(),
         costs: costs(raw)?,
         lock: raw.lock.kind,
         deep_idle: deep_idle(&raw.idle)?,

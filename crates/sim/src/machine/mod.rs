@@ -31,6 +31,9 @@ pub struct Machine {
     pub topology: Topology,
     /// What it costs to get a cache line that another CPU has, by [`Distance`].
     pub transfer: [Span; Distance::COUNT],
+    /// How many reads of lines that other CPUs have go on at a time, if nothing comes between them: the second and later
+    /// ones of a row take this fraction of a transfer.
+    pub reads_overlap: u64,
     /// What everything else costs.
     pub costs: Costs,
     /// Who gets a lock that is waited for.

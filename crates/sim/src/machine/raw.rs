@@ -37,6 +37,7 @@ pub(super) struct Transfer {
     pub(super) node: Spanned<i64>,
     pub(super) socket: Spanned<i64>,
     pub(super) machine: Spanned<i64>,
+    pub(super) reads_overlap: Spanned<i64>,
 }
 
 #[derive(Debug, Deserialize)]

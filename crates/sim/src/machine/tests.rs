@@ -120,7 +120,7 @@ proptest! {
 
     #[test]
     fn any_number_anywhere_gives_a_machine_or_an_error(
-        place in 0_usize..30,
+        place in 0_usize..31,
         number in prop_oneof![any::<i64>(), -2_i64..2_000],
     ) {
         let mut seen = 0;

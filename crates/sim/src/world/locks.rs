@@ -67,6 +67,7 @@ impl World {
             return Take::Held;
         }
         let line = state.line;
+        self.stop_reading();
         let asked = self.acting_time();
         self.get_line(line, at.site, Access::Modify);
         self.spend_at(at.site, self.machine.costs.lock);
@@ -165,5 +166,138 @@ impl World {
         } else if !std::mem::replace(&mut state.is_called, true) {
             self.call(first.cpu, arrives);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::Machine;
+    use crate::world::Preemption;
+
+    const SITE: Site = Site::Pull;
+
+    fn world(kind: LockKind) -> (World, LockId) {
+        let mut machine = Machine::named("flat-4").unwrap();
+        machine.lock = kind;
+        let mut world = World::new(1, machine, Preemption::default());
+        world.run_to(Time::NEVER);
+        (0..4).for_each(|cpu| world.agenda.set(cpu, Time::NEVER));
+        let line = world.lines.add();
+        world.locks.push(LockState::new(line));
+        (world, LockId(0))
+    }
+
+    fn cpu(index: u32) -> CpuId {
+        CpuId::new(index)
+    }
+
+    fn at(index: u32) -> At {
+        At::new(cpu(index), SITE)
+    }
+
+    fn time(nanos: u64) -> Time {
+        Time::from_nanos(nanos)
+    }
+
+    /// A CPU tries to take the lock, and waits if it is held.
+    fn ask(world: &mut World, lock: LockId, who: u32, when: u64) -> Take {
+        world.begin_turn(cpu(who), time(when));
+        let take = world.take(lock, at(who));
+        if take == Take::Held {
+            world.begin_wait(lock, at(who));
+        }
+        take
+    }
+
+    fn let_go(world: &mut World, lock: LockId, who: u32, when: u64) {
+        world.begin_turn(cpu(who), time(when));
+        world.release(lock);
+        world.leave(cpu(who), Phase::Runs, Time::NEVER);
+    }
+
+    /// The time until a waiter that was called can take the lock.
+    fn handover(world: &World) -> u64 {
+        let moved = world.machine.transfer[crate::machine::Distance::Cache as usize];
+        world.machine.costs.handover.plus(moved).as_nanos()
+    }
+
+    #[test]
+    fn a_fifo_lock_is_handed_over_in_the_order_of_asking() {
+        let (mut world, lock) = world(LockKind::Fifo);
+        assert_eq!(ask(&mut world, lock, 0, 10), Take::Taken);
+        assert_eq!(ask(&mut world, lock, 1, 20), Take::Held);
+        assert_eq!(ask(&mut world, lock, 2, 30), Take::Held);
+        let_go(&mut world, lock, 0, 1_000);
+        // Who comes now, before the waiter has arrived, waits behind the others.
+        assert_eq!(ask(&mut world, lock, 3, 1_001), Take::Held);
+        let mut now = 1_000;
+        for next in [1, 2, 3] {
+            now += handover(&world);
+            assert_eq!(world.next(), Some((cpu(next), time(now))));
+            world.begin_turn(cpu(next), time(now));
+            assert_eq!(world.answer_call(lock, at(next)), Take::Taken);
+            now += 500;
+            let_go(&mut world, lock, next, now);
+        }
+        let waits = world.lock_stat.site(SITE).waits;
+        assert_eq!((waits.count, waits.min.as_nanos()), (3, 1_000 + handover(&world) - 20));
+        assert_eq!(world.lock_stat.site(SITE).acquisitions, 4);
+    }
+
+    #[test]
+    fn a_barging_lock_goes_to_who_comes_first() {
+        let (mut world, lock) = world(LockKind::Barging);
+        assert_eq!(ask(&mut world, lock, 0, 10), Take::Taken);
+        assert_eq!(ask(&mut world, lock, 1, 20), Take::Held);
+        let_go(&mut world, lock, 0, 1_000);
+        assert_eq!(ask(&mut world, lock, 2, 1_001), Take::Taken);
+        let arrives = 1_000 + handover(&world);
+        assert_eq!(world.next(), Some((cpu(1), time(arrives))));
+        world.begin_turn(cpu(1), time(arrives));
+        assert_eq!(world.answer_call(lock, at(1)), Take::Held);
+        assert_eq!(world.agenda.time(1), Time::NEVER);
+        // The next release calls it again.
+        let_go(&mut world, lock, 2, 2_000);
+        let arrives = 2_000 + handover(&world);
+        world.begin_turn(cpu(1), time(arrives));
+        assert_eq!(world.answer_call(lock, at(1)), Take::Taken);
+    }
+
+    #[test]
+    fn a_barging_lock_is_handed_over_to_who_has_waited_for_long() {
+        let (mut world, lock) = world(LockKind::Barging);
+        assert_eq!(ask(&mut world, lock, 0, 10), Take::Taken);
+        assert_eq!(ask(&mut world, lock, 1, 20), Take::Held);
+        let_go(&mut world, lock, 0, 600_000);
+        assert_eq!(ask(&mut world, lock, 2, 600_001), Take::Held);
+        world.begin_turn(cpu(1), time(600_000 + handover(&world)));
+        assert_eq!(world.answer_call(lock, at(1)), Take::Taken);
+    }
+
+    #[test]
+    fn a_free_lock_costs_the_way_from_its_last_owner() {
+        let (mut world, lock) = world(LockKind::Fifo);
+        let cost = |world: &mut World, who: u32, when: u64| {
+            assert_eq!(ask(world, lock, who, when), Take::Taken);
+            let cost = world.acting_time().as_nanos() - when;
+            let_go(world, lock, who, when + 1_000);
+            cost
+        };
+        let _ = cost(&mut world, 0, 10);
+        let near = cost(&mut world, 0, 10_000);
+        assert_eq!(near, world.machine.costs.lock.as_nanos());
+        assert_eq!(cost(&mut world, 1, 20_000), near + 45);
+    }
+
+    #[test]
+    fn a_failed_try_costs_a_look_at_the_line() {
+        let (mut world, lock) = world(LockKind::Fifo);
+        assert_eq!(ask(&mut world, lock, 0, 10), Take::Taken);
+        world.begin_turn(cpu(1), time(100));
+        assert_eq!(world.take(lock, at(1)), Take::Held);
+        world.fail_try(lock, at(1));
+        let failed = world.lock_stat.site(SITE).failed_tries;
+        assert_eq!((failed.count, failed.total.as_nanos()), (1, 46));
     }
 }

@@ -35,6 +35,7 @@ use locks::{LockId, LockState, Take};
 pub(crate) struct World {
     pub(crate) id: u32,
     pub(crate) machine: Machine,
+    preemption: Preemption,
     cpus: Vec<Cpu>,
     agenda: Agenda,
     /// The time of the act under way.
@@ -63,6 +64,10 @@ struct Cpu {
     /// Declared in this poll, and not done yet.
     work: Span,
     next_tick: Time,
+    /// The last access was a read that took a transfer: the next one like it overlaps with it.
+    is_reading: bool,
+    /// A tick came since this was last asked.
+    is_ticked: bool,
     /// A kick came while it was not parked.
     is_kicked: bool,
     parks: u64,
@@ -76,6 +81,16 @@ enum Phase {
     WaitsForLock { since: Time },
     Idle { since: Time },
     Ended,
+}
+
+/// When a task that computes may lose its CPU.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Preemption {
+    /// When its poll ends: as in a runtime.
+    #[default]
+    BetweenPolls,
+    /// At ticks too, while it awaits [`evenkeel_engine::api::run`]: as in a kernel.
+    AtTicks,
 }
 
 /// Whether the acting fiber has to be suspended before it goes on.
@@ -98,8 +113,18 @@ const PIECE: Span = Span::from_micros(50);
 /// What the last driver of a machine that stops waits between two looks.
 const STOPPING_LOOK: Span = Span::from_micros(1);
 
+impl Cpu {
+    /// The next tick is one to come: no ticks come to a CPU that is idle.
+    fn skip_ticks(&mut self, period: Span) {
+        if self.next_tick <= self.local {
+            let late = self.local.since(self.next_tick).as_nanos() / period.as_nanos() + 1;
+            self.next_tick = self.next_tick.after(period.times(late));
+        }
+    }
+}
+
 impl World {
-    pub(crate) fn new(id: u32, machine: Machine) -> World {
+    pub(crate) fn new(id: u32, machine: Machine, preemption: Preemption) -> World {
         let count = machine.cpus();
         let period = machine.tick.map_or(Span::ZERO, |tick| tick.period);
         // Ticks of different CPUs are spread over the period.
@@ -111,6 +136,8 @@ impl World {
             is_in_user: false,
             work: Span::ZERO,
             next_tick: tick_of(index),
+            is_reading: false,
+            is_ticked: false,
             is_kicked: false,
             parks: 0,
             books: Books::default(),
@@ -119,6 +146,7 @@ impl World {
         (0..count).for_each(|index| agenda.set(index, Time::ZERO));
         World {
             id,
+            preemption,
             cpus: (0..count).map(cpu).collect(),
             agenda,
             now: Time::ZERO,
@@ -223,13 +251,30 @@ impl World {
             None => self.now,
         };
         let transfer = self.lines.fetch(&self.machine, line, who, access, asks);
-        let whole = transfer.queued.plus(transfer.moved);
+        let overlap = if access == Access::Read && self.reads_on() { self.machine.reads_overlap } else { 1 };
+        let moved = Span::from_nanos(transfer.moved.as_nanos().div_ceil(overlap));
+        let whole = transfer.queued.plus(moved);
         let stat = self.lock_stat.site(site);
         stat.transfers.add(whole);
         if transfer.queued > Span::ZERO {
             stat.queued_transfers.add(transfer.queued);
         }
         self.spend_at(site, whole);
+    }
+
+    /// Whether the actor has just read another line; it has from here on.
+    fn reads_on(&mut self) -> bool {
+        match self.acting {
+            Some(cpu) if cpu != CpuId::OUTSIDE => std::mem::replace(&mut self.cpus[cpu.index()].is_reading, true),
+            _ => false,
+        }
+    }
+
+    /// What the actor does now waits for what it has read.
+    fn stop_reading(&mut self) {
+        if let Some(cpu) = self.acting.filter(|cpu| *cpu != CpuId::OUTSIDE) {
+            self.cpus[cpu.index()].is_reading = false;
+        }
     }
 
     /// Whether an access can be collected: others can't notice.
@@ -241,6 +286,9 @@ impl World {
 
     fn access(&mut self, line: LineId, site: Site, access: Access) {
         self.cost_points += 1;
+        if access != Access::Read {
+            self.stop_reading();
+        }
         self.get_line(line, site, access);
         let costs = &self.machine.costs;
         let cost = if access == Access::Modify { costs.atomic } else { costs.hit };
@@ -250,6 +298,9 @@ impl World {
     /// The next piece of the work that the acting CPU's poll has declared. False if there is none left.
     fn work_piece(&mut self) -> bool {
         let Some(cpu) = self.acting.filter(|cpu| *cpu != CpuId::OUTSIDE) else { return false };
+        if self.handle_tick(cpu) {
+            return true;
+        }
         let state = &self.cpus[cpu.index()];
         if state.work == Span::ZERO {
             return false;
@@ -262,17 +313,8 @@ impl World {
         if sibling.is_some() {
             piece = piece.min(PIECE.as_nanos());
         }
-        if let Some(tick) = self.machine.tick {
-            if state.next_tick <= local {
-                let late = local.since(state.next_tick).as_nanos() / tick.period.as_nanos() + 1;
-                let next = state.next_tick.after(tick.period.times(late));
-                self.cpus[cpu.index()].next_tick = next;
-                self.spend_on(Function::Tick, tick.handler);
-                return true;
-            }
-            let until = u128::from(state.next_tick.since(local).as_nanos());
-            let fits = until * u128::from(percent * self.machine.got_permille) / 100_000;
-            piece = piece.min(u64::try_from(fits).unwrap_or(u64::MAX).max(1));
+        if self.machine.tick.is_some() {
+            piece = piece.min(self.before(state.next_tick.since(local), percent));
         }
         self.cpus[cpu.index()].work = Span::from_nanos(state.work.as_nanos() - piece);
         let ran = scale(piece, 100, percent);
@@ -282,6 +324,44 @@ impl World {
             self.spend(Activity::Taken, Span::from_nanos(passed - ran));
         }
         true
+    }
+
+    /// How much work fits into a time, at this speed.
+    fn before(&self, time: Span, percent: u64) -> u64 {
+        let fits = u128::from(time.as_nanos()) * u128::from(percent * self.machine.got_permille) / 100_000;
+        u64::try_from(fits).unwrap_or(u64::MAX).max(1)
+    }
+
+    /// Handles a tick if one is due. Several that came while the CPU was busy with itself are one.
+    fn handle_tick(&mut self, cpu: CpuId) -> bool {
+        let Some(tick) = self.machine.tick else { return false };
+        let state = &mut self.cpus[cpu.index()];
+        if state.next_tick > state.local {
+            return false;
+        }
+        state.is_ticked = true;
+        state.skip_ticks(tick.period);
+        self.spend_on(Function::Tick, tick.handler);
+        true
+    }
+
+    /// Declares some of a task's work, and says how much: up to the next tick, if ticks preempt.
+    pub(crate) fn declare_piece(&mut self, work: Span) -> Span {
+        let piece = match (self.preemption, self.acting) {
+            (Preemption::AtTicks, Some(cpu)) if cpu != CpuId::OUTSIDE && self.machine.tick.is_some() => {
+                let state = &self.cpus[cpu.index()];
+                let until = state.next_tick.since(state.local.after(state.work));
+                work.min(Span::from_nanos(self.before(until, 100)))
+            }
+            _ => work,
+        };
+        self.declare_work(piece);
+        piece
+    }
+
+    /// Whether ticks preempt, and one came since this was last asked.
+    pub(crate) fn takes_tick(&mut self, cpu: CpuId) -> bool {
+        std::mem::take(&mut self.cpus[cpu.index()].is_ticked) && self.preemption == Preemption::AtTicks
     }
 
     /// What the acting CPU has got of its processor, if other programs take any.
@@ -314,6 +394,7 @@ impl World {
 
     pub(crate) fn fence(&mut self, at: At) {
         self.cost_points += 1;
+        self.stop_reading();
         self.spend_at(at.site, self.machine.costs.atomic);
     }
 
@@ -600,6 +681,9 @@ pub(crate) fn park(cpu: CpuId, until: Time) {
             let idle = world.now.since(since.unwrap_or_default());
             let deep = world.machine.deep_idle.filter(|deep| idle >= deep.after);
             world.record(RecordKind::Unpark, 0, 0);
+            if let Some(tick) = world.machine.tick {
+                world.cpus[cpu.index()].skip_ticks(tick.period);
+            }
             world.spend_on(Function::IdleExit, deep.map_or(world.machine.costs.idle_exit, |deep| deep.exit));
         });
     }

@@ -1,0 +1,50 @@
+//! Debug and release builds, and whatever machine they run on, agree on a small case to the last event.
+//!
+//! The constants change with the engine, with costs and with presets. They are then to be taken over from what the test says, after
+//! it has said the same in both builds: `cargo test -p evenkeel-sim --test golden` with and without `--release`.
+
+mod common;
+
+use common::{machine, spin_in, us};
+use evenkeel_core::Time;
+use evenkeel_engine::api;
+use evenkeel_sim::{Config, Digest, Simulation};
+use std::time::Duration;
+
+fn digest(name: &str) -> Digest {
+    let mut sim = Simulation::new(Config::new(machine(name))).unwrap();
+    let handle = sim.handle();
+    let heavy = handle.group("heavy").weight(300).build().unwrap();
+    let light = handle.group("light").weight(100).build().unwrap();
+    sim.with(|_| {
+        spin_in(&heavy, 6, us(40));
+        spin_in(&light, 6, us(90));
+        for turn in 0..6 {
+            drop(light.spawn(async move {
+                loop {
+                    api::run(Duration::from_nanos(2_500 + turn)).await;
+                    api::sleep(Duration::from_micros(53)).await;
+                }
+            }));
+        }
+    });
+    for turn in 1..10 {
+        let heavy = heavy.clone();
+        sim.at(Time::ZERO.after(us(90 * turn)), move |_| {
+            drop(heavy.spawn(async { api::run(Duration::from_micros(3)).await }));
+        });
+    }
+    sim.run_until(Time::ZERO.after(us(5_000))).unwrap();
+    sim.stop().unwrap();
+    sim.digest()
+}
+
+#[test]
+fn debug_and_release_agree() {
+    let known = [
+        ("flat-4", Digest { hash: 16_817_944_452_872_648_018, count: 1_162 }),
+        ("xeon-e5-2650v4-2s", Digest { hash: 9_291_156_556_163_249_600, count: 9_522 }),
+    ];
+    let found = known.map(|(name, _)| (name, digest(name)));
+    assert_eq!(found, known);
+}
