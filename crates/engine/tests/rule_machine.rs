@@ -1,5 +1,8 @@
 //! The machine in virtual time: no CPU idles while a task waits, groups come and go, clocks wrap around, runs repeat.
 
+#![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
+#![expect(clippy::disallowed_types, reason = "a test keeps its own books, beside the engine's words and locks")]
+
 mod common;
 
 use common::fluid::Demand;

@@ -104,7 +104,12 @@ fn closed_loops_of_uneven_demand_get_their_share() {
 fn wait(bench: &Bench, group: usize) -> Span {
     let id = bench.groups[group].id();
     let stats = bench.machine.handle().stats();
-    stats.groups.iter().find(|stats| stats.id == id).map(|stats| stats.wait.quantile_upper(990)).unwrap()
+    stats
+        .groups
+        .iter()
+        .find(|stats| stats.id == id)
+        .map(|stats| stats.wait.quantile_upper(990))
+        .expect("the group is alive")
 }
 
 #[test]
