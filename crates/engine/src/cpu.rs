@@ -168,11 +168,16 @@ impl<H: Host> PublishedPoll<H> {
         self.timer.store(at, timer.as_nanos(), Relaxed);
     }
 
-    /// Lowers the published deadline: a timer was put into the inbox. A holder of the queue lock may overwrite it
-    /// meanwhile; it has then drained the inbox, or will.
+    /// Lowers the published deadline, never raises it: a timer was put into the inbox. A holder of the queue lock may
+    /// overwrite it meanwhile; it has then drained the inbox, or will.
     pub(crate) fn lower_timer(&self, at: At, deadline: Time) {
-        if deadline.as_nanos() < self.timer.load(at, Relaxed) {
-            self.timer.store(at, deadline.as_nanos(), Relaxed);
+        let mut held = self.timer.load(at, Relaxed);
+        // Ends: a failed exchange means that somebody else has stored a deadline.
+        while deadline.as_nanos() < held {
+            match self.timer.compare_exchange(at, held, deadline.as_nanos(), Relaxed) {
+                Ok(_) => return,
+                Err(changed) => held = changed,
+            }
         }
     }
 }

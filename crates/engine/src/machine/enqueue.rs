@@ -55,6 +55,9 @@ impl<H: Host> Machine<H> {
             queue.timers.fire(now, woken);
             self.clean_timers(at, of, |cancelled| queue.timers.clean(cancelled));
             cpu.poll.set_timer(at, queue.timers.next());
+            // ORDER P5: pairs with the exchange in `lower_timer`, after the push. Either we see the timer that was pushed,
+            // or its deadline is stored after ours.
+            H::fence(at);
             // One that came after the drain may have lowered the deadline that was just overwritten.
             if cpu.timer_inbox.is_empty() {
                 return;
