@@ -175,6 +175,7 @@ impl<H: Host> Turns<H> {
             H::fence(at);
             machine.kick_searcher(at, self.cpu);
         }
+        self.need_watch(machine);
         Some(task)
     }
 }

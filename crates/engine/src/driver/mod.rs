@@ -63,7 +63,7 @@ struct Turns<H: Host> {
     poll_average: Span,
     is_searching: bool,
     is_parked: bool,
-    keeps_watch: bool,
+    watch: park::Watch,
     /// Kicked, and nothing found yet.
     woke_for_nothing: bool,
     charged: dispatch::CpuTimeMark,
@@ -92,7 +92,7 @@ impl<H: Host> Driver<H> {
             poll_average: Span::ZERO,
             is_searching: false,
             is_parked: false,
-            keeps_watch: false,
+            watch: park::Watch::default(),
             woke_for_nothing: false,
             charged: dispatch::CpuTimeMark::default(),
             stop: stop::Progress::default(),

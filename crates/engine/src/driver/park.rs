@@ -16,6 +16,20 @@ use evenkeel_core::{Span, Time};
 /// after many short ones. A slice by default: others would not be served sooner if all CPUs were busy.
 const WATCH_PERIOD: Span = Span::from_millis(1);
 
+/// What a CPU has to do with keeping time: a parked CPU looks now and then at whether busy ones are stuck.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) enum Watch {
+    /// Nothing so far, since it was last idle.
+    #[default]
+    None,
+    /// It is parked and keeps time.
+    Kept,
+    /// It kept time and was roused. If it runs a task, somebody else must take over.
+    Abandoned,
+    /// It is busy and has seen to it that somebody keeps time.
+    Provided,
+}
+
 impl<H: Host> Turns<H> {
     fn domain<'a>(&self, machine: &'a Machine<H>) -> &'a Domain<H::Shared> {
         machine.domain_of(self.cpu)
@@ -26,6 +40,7 @@ impl<H: Host> Turns<H> {
         self.seat().set_running(None);
         self.seat().prune_ports();
         self.seat().is_kick_owed.set(false);
+        self.watch = Watch::None;
         if !self.is_searching {
             self.is_searching = true;
             self.domain(machine).begin_search(self.at(Site::Search));
@@ -45,7 +60,32 @@ impl<H: Host> Turns<H> {
         H::fence(at);
         let waits_here = self.seat().left_waiting.get() > 0 || machine.cpu(self.cpu).inbox.hint(at) != InboxHint::Empty;
         let now = machine.host.now(self.cpu);
-        if waits_here || self.survey(machine, now).has_work {
+        let survey = self.survey(machine, now);
+        if waits_here || survey.has_work {
+            machine.kick_searcher(at, self.cpu);
+        } else if survey.later != Time::NEVER {
+            // What may be stuck there was left to the search; somebody else must keep time for it.
+            self.provide_watch(machine);
+        }
+    }
+
+    /// Before a poll, which may be a long one: sees to it that a parked CPU keeps time, if there is a parked one, and
+    /// anything here that would be late behind the poll. Once is enough while this CPU is busy: who keeps time passes
+    /// that on when it finds work, and who parks takes it up if nobody does.
+    pub(super) fn need_watch(&mut self, machine: &Machine<H>) {
+        let has_timer = || machine.cpu(self.cpu).poll.timer(self.at(Site::Park)) != Time::NEVER;
+        if self.watch == Watch::Abandoned || (self.watch == Watch::None && has_timer()) {
+            self.provide_watch(machine);
+        }
+    }
+
+    fn provide_watch(&mut self, machine: &Machine<H>) {
+        let at = self.at(Site::Park);
+        self.watch = Watch::Provided;
+        // ORDER P4: pairs with the fence in `park`. Either a CPU that parks sees that this one is busy, and keeps time, or
+        // we see that it parks.
+        H::fence(at);
+        if !self.domain(machine).is_watched(at) {
             machine.kick_searcher(at, self.cpu);
         }
     }
@@ -74,7 +114,7 @@ impl<H: Host> Turns<H> {
         }
         let mut until = machine.cpu(self.cpu).poll.timer(at);
         if survey.has_busy && self.domain(machine).take_watch(at, self.cpu) == Claimed::Kick {
-            self.keeps_watch = true;
+            self.watch = Watch::Kept;
             until = until.min(survey.later).min(now.after(WATCH_PERIOD));
         }
         self.count(machine, Counter::Parks, 1);
@@ -94,8 +134,8 @@ impl<H: Host> Turns<H> {
         let place = machine.cpu(self.cpu).place;
         let roused = machine.cpu(self.cpu).park.resume(at);
         self.domain(machine).show_running(at, place);
-        if self.keeps_watch {
-            self.keeps_watch = false;
+        if self.watch == Watch::Kept {
+            self.watch = Watch::Abandoned;
             self.domain(machine).leave_watch(at);
         }
         match roused {

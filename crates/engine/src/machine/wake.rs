@@ -112,7 +112,10 @@ impl<H: Host> Machine<H> {
         let deadline = timer.deadline();
         match seat {
             Some(seat) => {
-                self.cpu(seat.cpu()).timer_inbox.push(timer);
+                let cpu = self.cpu(seat.cpu());
+                cpu.timer_inbox.push(timer);
+                // Others must see it, if this very poll goes on for long.
+                cpu.poll.lower_timer(At::new(seat.cpu(), Site::Timer), deadline);
                 seat.cpu()
             }
             None => {
@@ -123,8 +126,11 @@ impl<H: Host> Machine<H> {
                 cpu.poll.lower_timer(at, deadline);
                 // ORDER P1: as in `wake_from_outside`.
                 H::fence(at);
-                if cpu.park.claim(at, KickReason::Inbox) == Claimed::Kick {
-                    self.host.kick(home);
+                match cpu.park.claim(at, KickReason::Inbox) {
+                    Claimed::Kick => self.host.kick(home),
+                    // It may be in a long poll: somebody must keep time.
+                    Claimed::No if !self.domain_of(home).is_watched(at) => self.kick_searcher(at, home),
+                    Claimed::No => {}
                 }
                 home
             }
