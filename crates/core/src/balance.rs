@@ -167,6 +167,17 @@ pub const fn pull_count(waiting: usize) -> usize {
     if half > PULL_MAX { PULL_MAX } else { half }
 }
 
+/// How many tasks of one group a look around takes: one, or half of what that CPU has more than this one. A burst that
+/// was put on one CPU then spreads in a few slices, not one task at a time, while its place in the queue is at stake.
+pub const fn look_count(mine: &Waiting, theirs: &Waiting) -> usize {
+    let half = theirs.length.saturating_sub(mine.length) / 2;
+    match half {
+        0 => 1,
+        half if half > PULL_MAX => PULL_MAX,
+        half => half,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -214,6 +225,14 @@ mod tests {
         let mine = waiting(Span::from_millis(10), 1);
         let theirs = Neighbor { waiting: waiting(Span::ZERO, 1), progress: Progress::Going };
         assert_eq!(look(&mine, &theirs, mine.smallest.unwrap().clock, SLICE, Weight::MIN), Look::Leave);
+    }
+
+    #[test]
+    fn a_look_around_takes_half_of_the_difference() {
+        let of = |length| waiting(Span::ZERO, length);
+        let counts =
+            [(5, 1), (5, 5), (5, 7), (5, 10), (0, 1_000)].map(|(mine, theirs)| look_count(&of(mine), &of(theirs)));
+        assert_eq!(counts, [1, 1, 1, 2, PULL_MAX]);
     }
 
     fn prospect() -> Prospect {

@@ -2,6 +2,7 @@
 //!
 //! Knows nothing of decisions: it is what they work on.
 
+use crate::deadline::Deadline;
 use crate::group::GroupPort;
 use crate::host::{At, Host, Lock, Shared, Site};
 use crate::idle::{ParkWord, Place};
@@ -108,8 +109,8 @@ pub(crate) struct PublishedWaiting<H: Host> {
 pub(crate) struct PublishedPoll<H: Host> {
     /// When its current poll began, in ns; 0 if it is not in a poll.
     began: H::Shared,
-    /// The earliest deadline of its timers, in ns.
-    timer: H::Shared,
+    /// The earliest deadline of its timers.
+    pub(crate) timer: Deadline<H::Shared>,
     /// The largest clock that it has picked.
     pub(crate) picked_max: H::Shared,
     /// Timers of this CPU that were cancelled since the last cleaning.
@@ -150,7 +151,7 @@ impl<H: Host> PublishedPoll<H> {
     fn new() -> Self {
         PublishedPoll {
             began: H::Shared::new(0),
-            timer: H::Shared::new(Time::NEVER.as_nanos()),
+            timer: Deadline::default(),
             picked_max: H::Shared::new(0),
             cancelled: H::Shared::new(0),
         }
@@ -158,27 +159,6 @@ impl<H: Host> PublishedPoll<H> {
 
     pub(crate) fn set_began(&self, at: At, began: Option<Time>) {
         self.began.store(at, began.map_or(0, |time| time.as_nanos().max(1)), Relaxed);
-    }
-
-    pub(crate) fn timer(&self, at: At) -> Time {
-        Time::from_nanos(self.timer.load(at, Relaxed))
-    }
-
-    pub(crate) fn set_timer(&self, at: At, timer: Time) {
-        self.timer.store(at, timer.as_nanos(), Relaxed);
-    }
-
-    /// Lowers the published deadline, never raises it: a timer was put into the inbox. A holder of the queue lock may
-    /// overwrite it meanwhile; it has then drained the inbox, or will.
-    pub(crate) fn lower_timer(&self, at: At, deadline: Time) {
-        let mut held = self.timer.load(at, Relaxed);
-        // Ends: a failed exchange means that somebody else has stored a deadline.
-        while deadline.as_nanos() < held {
-            match self.timer.compare_exchange(at, held, deadline.as_nanos(), Relaxed) {
-                Ok(_) => return,
-                Err(changed) => held = changed,
-            }
-        }
     }
 }
 
@@ -215,7 +195,7 @@ impl<H: Host> Cpu<H> {
         Prospect {
             queued: self.waiting.length(at),
             inbox: self.inbox.hint(at),
-            timer: self.poll.timer(at),
+            timer: self.poll.timer.read(at),
             poll_began: (began != 0).then(|| Time::from_nanos(began)),
             is_parked: self.park.is_parked(at),
         }

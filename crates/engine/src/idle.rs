@@ -10,6 +10,11 @@
 //!   that CPU as parked.
 //! - P2: a parked CPU is kicked by at most one other before it runs again.
 //! - P3: while a search is counted, its searcher will look at every CPU once more after it has uncounted itself.
+//! - P4: while a watch is kept, its keeper will look at every CPU once more after it has left it, and hand it on if
+//!   anything there needs a watch.
+//!
+//! The steps that each protocol takes in order are methods here, so that what is run is what is tested. They ask for a
+//! `fence`: the host's sequentially consistent one.
 
 use crate::host::{At, Shared};
 use evenkeel_core::CpuId;
@@ -73,7 +78,6 @@ impl<S: Shared> ParkWord<S> {
     }
 
     /// Anybody: claims the right to kick this CPU. One wins per park.
-    #[must_use]
     pub fn claim(&self, at: At, why: KickReason) -> Claimed {
         let word = match why {
             KickReason::Inbox => KICKED_INBOX,
@@ -104,6 +108,18 @@ pub enum Claimed {
     Kick,
     /// It is running, or somebody else kicks it.
     No,
+}
+
+/// Who will look for work in a domain.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[must_use]
+pub enum Searcher {
+    /// This CPU, which was claimed and counted. Kick it: nobody else will.
+    Kick(CpuId),
+    /// One that is counted already.
+    Underway,
+    /// No CPU is parked here.
+    Nobody,
 }
 
 /// The parked CPUs and the searchers of one last-level cache.
@@ -165,7 +181,6 @@ impl<S: Shared> Domain<S> {
     }
 
     /// Counts a searcher on behalf of a CPU that is about to be kicked, if there is none yet.
-    #[must_use]
     pub fn begin_only_search(&self, at: At) -> Claimed {
         if self.searchers.load(at, Ordering::Relaxed) != 0 {
             return Claimed::No;
@@ -176,7 +191,7 @@ impl<S: Shared> Domain<S> {
         }
     }
 
-    /// Uncounts a searcher. If it found nothing, a fence and one more look at everything must follow (P3).
+    /// Uncounts a searcher. A fence and one more look at everything must follow (P3).
     pub fn end_search(&self, at: At) {
         let before = self.searchers.fetch_sub(at, 1, Ordering::Relaxed);
         assert!(before > 0, "P3: a search ended that was not counted");
@@ -187,6 +202,56 @@ impl<S: Shared> Domain<S> {
         self.searchers.load(at, Ordering::Relaxed) != 0
     }
 
+    /// Owner, counted as searching: parks. One more look at everything must follow (P1, P3).
+    pub fn enter_park(&self, at: At, place: Place, word: &ParkWord<S>, fence: impl FnOnce()) {
+        word.announce(at);
+        self.show_parked(at, place);
+        self.end_search(at);
+        // ORDER P1, P3: pairs with the fence of whoever makes a task runnable. Either the look that follows sees the
+        // task, or they see that this CPU parks, and that it does not search.
+        fence();
+    }
+
+    /// Owner: runs again, whether after a park or instead of one.
+    pub fn leave_park(&self, at: At, place: Place, word: &ParkWord<S>) -> Roused {
+        let roused = word.resume(at);
+        self.show_running(at, place);
+        roused
+    }
+
+    /// Claims one of the parked CPUs, those after `start` first, unless somebody searches already. After a fence: what
+    /// was made runnable before is then looked after.
+    pub fn claim_searcher<'a>(
+        &self,
+        at: At,
+        start: usize,
+        word_of: impl Fn(CpuId) -> &'a ParkWord<S>,
+        fence: impl Fn(),
+    ) -> Searcher
+    where
+        S: 'a,
+    {
+        // Ends: each turn needs a CPU that shows that it parks; one that cannot be claimed was kicked by somebody else,
+        // or is about to run and will look for work by itself.
+        while self.has_parked(at) {
+            if self.begin_only_search(at) == Claimed::No {
+                return Searcher::Underway;
+            }
+            let claimed = |cpu: &CpuId| word_of(*cpu).claim(at, KickReason::Search) == Claimed::Kick;
+            if let Some(cpu) = self.parked(at, start).find(claimed) {
+                return Searcher::Kick(cpu);
+            }
+            self.end_search(at);
+            // ORDER P3: a CPU that parked while we were counted, and whose pusher therefore did not kick it, is looked
+            // for again.
+            fence();
+            if !self.parked(at, start).any(|cpu| word_of(cpu).is_parked(at)) {
+                return Searcher::Nobody;
+            }
+        }
+        Searcher::Nobody
+    }
+
     /// A parking CPU takes over keeping time, if nobody does.
     pub fn take_watch(&self, at: At, cpu: CpuId) -> Claimed {
         match self.keeper.compare_exchange(at, 0, u64::from(cpu.get()) + 1, Ordering::Relaxed) {
@@ -195,12 +260,12 @@ impl<S: Shared> Domain<S> {
         }
     }
 
-    /// The keeper runs again.
+    /// The keeper runs again. A fence and one more look at everything must follow before it runs a task (P4).
     pub fn leave_watch(&self, at: At) {
         self.keeper.store(at, 0, Ordering::Relaxed);
     }
 
-    /// Whether a parked CPU keeps time.
+    /// Whether a parked CPU keeps time. Who puts off a kick on the strength of it needs a fence before (P4).
     pub fn is_watched(&self, at: At) -> bool {
         self.keeper.load(at, Ordering::Relaxed) != 0
     }

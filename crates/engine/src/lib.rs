@@ -6,7 +6,7 @@
 //! # Where to start
 //! - [`driver`]: what a CPU does with its time, step by step.
 //! - [`machine`]: what happens when a task becomes runnable; the sharing rule is in `machine/clocks.rs`.
-//! - [`inbox`], [`idle`], [`ownership`]: the lock-free pieces, each with a page beside it.
+//! - [`inbox`], [`idle`], [`ownership`], [`deadline`]: the lock-free pieces, each with a page beside it.
 //! - [`host`]: the seam.
 //! - [`api`]: what users call.
 //!
@@ -22,6 +22,7 @@
 pub mod api;
 mod context;
 mod cpu;
+pub mod deadline;
 mod driver;
 mod group;
 pub mod host;
@@ -32,6 +33,8 @@ pub mod ownership;
 mod seat;
 mod table;
 mod task;
+#[cfg(feature = "test-host")]
+pub mod test_host;
 mod timer;
 
 pub use driver::{Driver, Step};

@@ -32,8 +32,6 @@ pub(crate) struct Seat {
     pub(crate) slice_end: Cell<Time>,
     /// Tasks that were left waiting here when the current poll began.
     pub(crate) left_waiting: Cell<usize>,
-    /// A kick was put off to the end of the poll.
-    pub(crate) is_kick_owed: Cell<bool>,
     /// Whether polls here are short on average, so that a kick may be put off.
     pub(crate) is_brisk: Cell<bool>,
     calls: Cell<u32>,
@@ -56,7 +54,6 @@ impl Seat {
             running: RefCell::default(),
             slice_end: Cell::new(Time::ZERO),
             left_waiting: Cell::new(0),
-            is_kick_owed: Cell::new(false),
             is_brisk: Cell::new(true),
             calls: Cell::new(0),
         }
@@ -91,7 +88,7 @@ impl Seat {
     /// Counts a call of a primitive; whether it is time to look at the clock.
     pub(crate) fn counts_call(&self) -> bool {
         self.calls.set(self.calls.get().wrapping_add(1));
-        self.calls.get() % CALLS_PER_LOOK == 0
+        self.calls.get().is_multiple_of(CALLS_PER_LOOK)
     }
 
     /// This CPU's port of a group.

@@ -26,9 +26,12 @@ pub(crate) struct ClockLine<H: Host> {
     pub(crate) weight: H::Shared,
     /// CPUs on which the group has a task queued.
     pub(crate) waiting_cpus: H::Shared,
-    /// For checks of I2, in debug builds: virtual time charged, and settlements.
+    /// For checks of I2 and I5, in debug builds: virtual time charged, settlements, what is reserved and not settled,
+    /// and how often the group was raised.
     pub(crate) charged: H::Shared,
     pub(crate) settlements: H::Shared,
+    pub(crate) reserved: H::Shared,
+    pub(crate) raises: H::Shared,
     pub(crate) weight_changes: H::Shared,
 }
 
@@ -74,9 +77,10 @@ impl<H: Host> Table<H> {
         let line = &row.line;
         line.clock.store(at, clock.bits(), Relaxed);
         line.weight.store(at, u64::from(weight.get()), Relaxed);
-        let counters = [&line.charged, &line.settlements, &line.weight_changes, &row.polls, &row.run, &*row.live];
+        let checked = [&line.charged, &line.settlements, &line.reserved, &line.raises, &line.weight_changes];
+        let counters = checked.into_iter().chain([&row.polls, &row.run, &*row.live]);
         let buckets = row.wait.get().into_iter().flatten();
-        counters.into_iter().chain(buckets).for_each(|word| word.store(at, 0, Relaxed));
+        counters.chain(buckets).for_each(|word| word.store(at, 0, Relaxed));
         Ok(id)
     }
 
@@ -150,6 +154,8 @@ impl<H: Host> GroupRow<H> {
             waiting_cpus: word(),
             charged: word(),
             settlements: word(),
+            reserved: word(),
+            raises: word(),
             weight_changes: word(),
         };
         GroupRow {

@@ -10,12 +10,14 @@ use evenkeel_core::switches::{Claim, Switch};
 use evenkeel_engine::{Charging, Config, SLICE_DEFAULT};
 use std::fmt;
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Makes a [`Runtime`]: see [`Runtime::builder`].
 #[derive(Clone, Debug)]
 #[must_use = "call build()"]
 pub struct Builder {
+    hooks: Hooks,
     workers: Option<usize>,
     name: String,
     pin: Pin,
@@ -33,6 +35,7 @@ const SLICE_MAX: Duration = Duration::from_secs(1);
 impl Default for Builder {
     fn default() -> Self {
         Builder {
+            hooks: Hooks::default(),
             workers: None,
             name: "evenkeel".to_owned(),
             pin: Pin::Off,
@@ -90,6 +93,19 @@ impl Builder {
         self
     }
 
+    /// Calls `hook` on each worker thread before its first task: to enter another runtime's context, to name the thread
+    /// to a profiler. If it panics, the process ends.
+    pub fn on_thread_start(mut self, hook: impl Fn() + Send + Sync + 'static) -> Self {
+        self.hooks.start = Some(Hook(Arc::new(hook)));
+        self
+    }
+
+    /// Calls `hook` on each worker thread after its last task. If it panics, the process ends.
+    pub fn on_thread_stop(mut self, hook: impl Fn() + Send + Sync + 'static) -> Self {
+        self.hooks.stop = Some(Hook(Arc::new(hook)));
+        self
+    }
+
     /// Starts the runtime.
     ///
     /// # Errors
@@ -110,7 +126,7 @@ impl Builder {
         let caches = caches_of(plan.as_ref(), workers)?;
         let config =
             Config { caches, slice: Span::from(self.slice), seed: self.seed, charging: Charging::ReserveAndSettle };
-        let runtime = Runtime::start(config, &self.name, self.stack_size, plan.as_ref())?;
+        let runtime = Runtime::start(config, &self.name, self.stack_size, plan.as_ref(), &self.hooks)?;
         let claim = Switch::Claim(self.claim);
         let set = runtime.switches().set(claim.name(), claim.value());
         debug_assert!(set.is_ok(), "a switch has its own value");
@@ -127,6 +143,34 @@ impl Builder {
             Some(workers) => Err(BuildError::Workers(workers)),
             None => Ok(available::cpus().workers()),
         }
+    }
+}
+
+/// What a user wants done on worker threads.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Hooks {
+    start: Option<Hook>,
+    stop: Option<Hook>,
+}
+
+#[derive(Clone)]
+struct Hook(Arc<dyn Fn() + Send + Sync>);
+
+impl fmt::Debug for Hook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Hook")
+    }
+}
+
+impl Hooks {
+    /// The calling thread begins as a worker.
+    pub(crate) fn start(&self) {
+        self.start.iter().for_each(|hook| (hook.0)());
+    }
+
+    /// The calling thread has been a worker.
+    pub(crate) fn stop(&self) {
+        self.stop.iter().for_each(|hook| (hook.0)());
     }
 }
 

@@ -4,7 +4,7 @@
 
 use crate::affinity::PinPlan;
 use crate::block_on::block_on;
-use crate::builder::{BuildError, Builder};
+use crate::builder::{BuildError, Builder, Hooks};
 use crate::threads::{Threads, drive};
 use crossbeam_utils::sync::Parker;
 use evenkeel_core::CpuId;
@@ -55,6 +55,7 @@ impl Runtime {
         name: &str,
         stack_size: Option<usize>,
         plan: Option<&PinPlan>,
+        hooks: &Hooks,
     ) -> Result<Runtime, BuildError> {
         let count = config.caches.len();
         let (host, parkers) = Threads::new(count);
@@ -66,7 +67,14 @@ impl Runtime {
         for (index, parker) in parkers.into_iter().enumerate() {
             let cpu = CpuId::new(u32::try_from(index).expect("there are at most 8,192 workers"));
             let driver = Driver::new(&machine, cpu, handle.clone()).expect("each CPU of a new machine is free");
-            let worker = Worker { driver, parker, machine: Arc::clone(&machine), plan: plan.cloned(), index };
+            let worker = Worker {
+                driver,
+                parker,
+                machine: Arc::clone(&machine),
+                plan: plan.cloned(),
+                hooks: hooks.clone(),
+                index,
+            };
             let running = Arc::clone(&runtime.running);
             let report = report.clone();
             *running.count.lock() += 1;
@@ -194,6 +202,7 @@ struct Worker {
     parker: Parker,
     machine: Arc<Machine<Threads>>,
     plan: Option<PinPlan>,
+    hooks: Hooks,
     index: usize,
 }
 
@@ -204,7 +213,9 @@ impl Worker {
         let _ = report.send(pinned.map_err(BuildError::from));
         drop(report);
         let guard = AbortOnPanic;
+        self.hooks.start();
         drive(&mut self.driver, self.machine.host(), &self.parker);
+        self.hooks.stop();
         api::note_worker_ends();
         drop(self);
         std::mem::forget(guard);
@@ -214,12 +225,13 @@ impl Worker {
     }
 }
 
-/// A panic that gets here is not a task's: an invariant of the scheduler is broken, and nothing it holds can be trusted.
+/// A panic that gets here is not a task's: an invariant of the scheduler is broken, and nothing it holds can be trusted
+/// (or a hook of the user's panicked).
 struct AbortOnPanic;
 
 impl Drop for AbortOnPanic {
     fn drop(&mut self) {
-        eprintln!("evenkeel: an invariant of the scheduler is broken (see the panic above); the process ends");
+        eprintln!("evenkeel: a worker thread panicked outside any task (see above); the process ends");
         std::process::abort();
     }
 }

@@ -42,3 +42,22 @@ fn yields_and_sleeps_end() {
     });
     assert_eq!(sum, 4_950);
 }
+
+#[test]
+fn hooks_run_on_each_worker_before_its_first_task_and_after_its_last() {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    let (started, stopped) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (on_start, on_stop) = (Arc::clone(&started), Arc::clone(&stopped));
+    let runtime = Runtime::builder()
+        .workers(3)
+        .on_thread_start(move || drop(on_start.fetch_add(1, Ordering::SeqCst)))
+        .on_thread_stop(move || drop(on_stop.fetch_add(1, Ordering::SeqCst)))
+        .build()
+        .unwrap();
+    let seen = Arc::clone(&started);
+    let task = runtime.spawn(async move { seen.load(Ordering::SeqCst) });
+    assert!(runtime.block_on(task).unwrap() >= 1);
+    drop(runtime);
+    assert_eq!((started.load(Ordering::SeqCst), stopped.load(Ordering::SeqCst)), (3, 3));
+}

@@ -36,15 +36,14 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let went = match Args::parse().command {
-        Command::Run(args) => run::command(&args),
-        Command::Bench(args) => return bench::command(args),
-    };
-    match went {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            eprintln!("evenkeel: {failure}");
-            failure.exit_code()
-        }
+    match Args::parse().command {
+        Command::Run(args) => exit(run::command(&args)),
+        Command::Bench(args) => bench::command(args),
     }
+}
+
+fn exit(went: Result<(), failure::Failure>) -> ExitCode {
+    let Err(failure) = went else { return ExitCode::SUCCESS };
+    eprintln!("evenkeel: {failure}");
+    failure.exit_code()
 }

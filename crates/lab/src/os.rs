@@ -15,7 +15,8 @@ use thread_priority::{
 const REAL_TIME_PRIORITY: u8 = 1;
 
 /// How a thread of the lab itself is scheduled by the kernel.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub(crate) enum Urgency {
     /// SCHED_FIFO: runs as soon as its timer fires.
     RealTime,
@@ -37,7 +38,7 @@ pub(crate) fn become_urgent() -> Urgency {
     }
 }
 
-/// Lowers the calling thread to nice 19, the lowest. `false` if the system refused.
+/// Lowers the calling thread to nice 19, the lowest.
 pub(crate) fn become_nice() -> Result<(), std::io::Error> {
     // On Linux the call with no process id is about the calling thread alone.
     rustix::process::setpriority_process(None, 19).map_err(std::io::Error::from)

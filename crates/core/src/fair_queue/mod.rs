@@ -283,6 +283,12 @@ impl<G, T> FairQueue<G, T> {
         self.nodes.iter().filter(|node| node.is_counted).map(|node| node.group)
     }
 
+    /// The groups that have tasks waiting here, for checks.
+    pub fn queued(&self) -> impl Iterator<Item = GroupId> + '_ {
+        let is_group = |(index, node): &(usize, &Node<G, T>)| *index != Slot::ROOT.index() && node.waiting > 0;
+        self.nodes.iter().enumerate().filter(is_group).map(|(_, node)| node.group)
+    }
+
     /// The keys that the order of the groups at the top has stored, for checks of I4.
     pub fn stored_keys(&self) -> impl Iterator<Item = (GroupId, Vtime)> + '_ {
         self.nodes[Slot::ROOT.index()].children.keys()

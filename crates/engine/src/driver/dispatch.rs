@@ -51,8 +51,9 @@ impl<H: Host> Turns<H> {
     /// Ends the poll before, and dequeues the next task to poll.
     pub(super) fn dispatch(&mut self, machine: &Machine<H>, now: Time) -> Option<Runnable> {
         let at = self.at(Site::Dispatch);
+        self.is_news = false;
         let mut queue = machine.lock(at, self.cpu);
-        machine.intake(at, self.cpu, &mut queue, now);
+        self.take_in(machine, &mut queue, now);
         while let Some(task) = self.seat().take_suspended() {
             queue.registry.add(task);
         }
@@ -82,9 +83,17 @@ impl<H: Host> Turns<H> {
             drop(queue);
             self.look_around(machine, Waiting { smallest: mine, length }, now);
             queue = machine.lock(at, self.cpu);
-            machine.intake(at, self.cpu, &mut queue, now);
+            self.take_in(machine, &mut queue, now);
         }
         self.pick(machine, &mut queue, now)
+    }
+
+    /// Takes the own inbox in. From here until the length is published, others may see neither inbox nor queue hold
+    /// what was in it: so if no length was shown, who looked in between may have gone to sleep.
+    fn take_in(&mut self, machine: &Machine<H>, queue: &mut RunQueue, now: Time) {
+        let at = self.at(Site::Dispatch);
+        self.is_news |= machine.cpu(self.cpu).waiting.length(at) == 0;
+        machine.intake(at, self.cpu, queue, now);
     }
 
     fn turn(&self, machine: &Machine<H>, queue: &RunQueue, slice: &Slice, is_requeued: bool, now: Time) -> Turn {
@@ -168,14 +177,13 @@ impl<H: Host> Turns<H> {
         machine.publish_length(at, self.cpu, queue);
         self.seat().left_waiting.set(queue.fair.len());
         self.woke_for_nothing = false;
-        if self.is_searching {
-            self.end_search_with_work(machine);
-        }
-        if self.seat().is_kick_owed.replace(false) && !queue.fair.is_empty() {
+        if self.is_searching || self.has_left_watch {
+            self.end_idling(machine);
+        } else if self.is_news && !queue.fair.is_empty() {
+            // ORDER P1, P3: as for a push.
             H::fence(at);
             machine.kick_searcher(at, self.cpu);
         }
-        self.need_watch(machine);
         Some(task)
     }
 }

@@ -63,7 +63,11 @@ struct Turns<H: Host> {
     poll_average: Span,
     is_searching: bool,
     is_parked: bool,
-    watch: park::Watch,
+    keeps_watch: bool,
+    /// It kept the watch, and has not looked at everything since.
+    has_left_watch: bool,
+    /// What is left waiting here at the end of this dispatch was not shown to others before it.
+    is_news: bool,
     /// Kicked, and nothing found yet.
     woke_for_nothing: bool,
     charged: dispatch::CpuTimeMark,
@@ -92,7 +96,9 @@ impl<H: Host> Driver<H> {
             poll_average: Span::ZERO,
             is_searching: false,
             is_parked: false,
-            watch: park::Watch::default(),
+            keeps_watch: false,
+            has_left_watch: false,
+            is_news: false,
             woke_for_nothing: false,
             charged: dispatch::CpuTimeMark::default(),
             stop: stop::Progress::default(),
@@ -172,7 +178,7 @@ impl<H: Host> Turns<H> {
     /// Fires the timers of this CPU that are due.
     fn fire_timers(&mut self, machine: &Machine<H>, now: Time) {
         let at = self.at(Site::Timer);
-        if machine.cpu(self.cpu).poll.timer(at) > now && machine.cpu(self.cpu).timer_inbox.is_empty() {
+        if machine.cpu(self.cpu).poll.timer.read(at) > now && machine.cpu(self.cpu).timer_inbox.is_empty() {
             return;
         }
         let mut woken = Woken::new();

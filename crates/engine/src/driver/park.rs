@@ -16,20 +16,6 @@ use evenkeel_core::{Span, Time};
 /// after many short ones. A slice by default: others would not be served sooner if all CPUs were busy.
 const WATCH_PERIOD: Span = Span::from_millis(1);
 
-/// What a CPU has to do with keeping time: a parked CPU looks now and then at whether busy ones are stuck.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) enum Watch {
-    /// Nothing so far, since it was last idle.
-    #[default]
-    None,
-    /// It is parked and keeps time.
-    Kept,
-    /// It kept time and was roused. If it runs a task, somebody else must take over.
-    Abandoned,
-    /// It is busy and has seen to it that somebody keeps time.
-    Provided,
-}
-
 impl<H: Host> Turns<H> {
     fn domain<'a>(&self, machine: &'a Machine<H>) -> &'a Domain<H::Shared> {
         machine.domain_of(self.cpu)
@@ -39,53 +25,37 @@ impl<H: Host> Turns<H> {
         machine.cpu(self.cpu).poll.set_began(self.at(Site::Park), None);
         self.seat().set_running(None);
         self.seat().prune_ports();
-        self.seat().is_kick_owed.set(false);
-        self.watch = Watch::None;
         if !self.is_searching {
             self.is_searching = true;
             self.domain(machine).begin_search(self.at(Site::Search));
         }
-        if self.search(machine, now) {
-            return Step::Again;
+        if !self.search(machine, now) {
+            return self.park(machine, now);
         }
-        self.park(machine, now)
+        // In the same step: two idle CPUs could otherwise take one task from each other for ever, each before the other
+        // has dispatched it.
+        match self.dispatch(machine, now) {
+            Some(task) => self.poll(machine, task, now),
+            None => Step::Again,
+        }
     }
 
-    /// The search is over, with work: if there is more, another CPU is kicked.
-    pub(super) fn end_search_with_work(&mut self, machine: &Machine<H>) {
+    /// There is work for this CPU, which has searched or kept the watch: if there is more to do or to watch, another CPU
+    /// is kicked.
+    pub(super) fn end_idling(&mut self, machine: &Machine<H>) {
         let at = self.at(Site::Search);
-        self.is_searching = false;
-        self.domain(machine).end_search(at);
-        // ORDER P3: a pusher that saw the search did not kick. Either this look sees what it pushed, or it saw no search.
+        if std::mem::take(&mut self.is_searching) {
+            self.domain(machine).end_search(at);
+        }
+        self.has_left_watch = false;
+        // ORDER P3, P4: a pusher that saw the search, or the watch, did not kick. Either this look sees what it pushed,
+        // or it saw neither.
         H::fence(at);
         let waits_here = self.seat().left_waiting.get() > 0 || machine.cpu(self.cpu).inbox.hint(at) != InboxHint::Empty;
         let now = machine.host.now(self.cpu);
         let survey = self.survey(machine, now);
-        if waits_here || survey.has_work {
-            machine.kick_searcher(at, self.cpu);
-        } else if survey.later != Time::NEVER {
-            // What may be stuck there was left to the search; somebody else must keep time for it.
-            self.provide_watch(machine);
-        }
-    }
-
-    /// Before a poll, which may be a long one: sees to it that a parked CPU keeps time, if there is a parked one, and
-    /// anything here that would be late behind the poll. Once is enough while this CPU is busy: who keeps time passes
-    /// that on when it finds work, and who parks takes it up if nobody does.
-    pub(super) fn need_watch(&mut self, machine: &Machine<H>) {
-        let has_timer = || machine.cpu(self.cpu).poll.timer(self.at(Site::Park)) != Time::NEVER;
-        if self.watch == Watch::Abandoned || (self.watch == Watch::None && has_timer()) {
-            self.provide_watch(machine);
-        }
-    }
-
-    fn provide_watch(&mut self, machine: &Machine<H>) {
-        let at = self.at(Site::Park);
-        self.watch = Watch::Provided;
-        // ORDER P4: pairs with the fence in `park`. Either a CPU that parks sees that this one is busy, and keeps time, or
-        // we see that it parks.
-        H::fence(at);
-        if !self.domain(machine).is_watched(at) {
+        let is_unwatched = survey.later < Time::NEVER && !self.domain(machine).is_watched(at);
+        if waits_here || survey.has_work || is_unwatched {
             machine.kick_searcher(at, self.cpu);
         }
     }
@@ -93,17 +63,14 @@ impl<H: Host> Turns<H> {
     fn park(&mut self, machine: &Machine<H>, now: Time) -> Step {
         let at = self.at(Site::Park);
         let place = machine.cpu(self.cpu).place;
-        machine.cpu(self.cpu).park.announce(at);
-        self.domain(machine).show_parked(at, place);
         self.is_searching = false;
-        self.domain(machine).end_search(at);
-        // ORDER P1, P3: pairs with the fence of whoever makes a task runnable. Either this last look sees the task, or
-        // they see that this CPU parks, and that it does not search.
-        H::fence(at);
+        self.domain(machine).enter_park(at, place, &machine.cpu(self.cpu).park, || H::fence(at));
         let survey = self.survey(machine, now);
         let own = machine.cpu(self.cpu);
         let is_stopping = machine.machine_phase(at) != MachinePhase::Running;
-        let has_own = own.inbox.hint(at) != InboxHint::Empty || !own.timer_inbox.is_empty();
+        // Its queue too: another CPU may have taken the inbox in since this one last held the lock.
+        let has_own =
+            own.inbox.hint(at) != InboxHint::Empty || own.waiting.length(at) > 0 || !own.timer_inbox.is_empty();
         if survey.has_work || has_own || is_stopping {
             self.wake_up(machine);
             return Step::Again;
@@ -112,9 +79,10 @@ impl<H: Host> Turns<H> {
             self.woke_for_nothing = false;
             self.count(machine, Counter::EmptyWakes, 1);
         }
-        let mut until = machine.cpu(self.cpu).poll.timer(at);
+        self.has_left_watch = false;
+        let mut until = machine.cpu(self.cpu).poll.timer.read(at);
         if survey.has_busy && self.domain(machine).take_watch(at, self.cpu) == Claimed::Kick {
-            self.watch = Watch::Kept;
+            self.keeps_watch = true;
             until = until.min(survey.later).min(now.after(WATCH_PERIOD));
         }
         self.count(machine, Counter::Parks, 1);
@@ -132,10 +100,9 @@ impl<H: Host> Turns<H> {
     fn wake_up(&mut self, machine: &Machine<H>) {
         let at = self.at(Site::Park);
         let place = machine.cpu(self.cpu).place;
-        let roused = machine.cpu(self.cpu).park.resume(at);
-        self.domain(machine).show_running(at, place);
-        if self.watch == Watch::Kept {
-            self.watch = Watch::Abandoned;
+        let roused = self.domain(machine).leave_park(at, place, &machine.cpu(self.cpu).park);
+        if self.keeps_watch {
+            (self.keeps_watch, self.has_left_watch) = (false, true);
             self.domain(machine).leave_watch(at);
         }
         match roused {

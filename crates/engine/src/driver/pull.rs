@@ -7,11 +7,11 @@
 
 use super::Turns;
 use crate::cpu::{Counter, RunQueue};
-use crate::host::{At, Host, Shared, Site};
+use crate::host::{At, Host, Lock, Shared, Site};
 use crate::machine::{Machine, Woken};
 use crate::task::Runnable;
 use evenkeel_core::balance::{
-    Appraisal, InboxHint, Look, Neighbor, Progress, Prospect, Waiting, appraise, look, pull_count,
+    Appraisal, InboxHint, Look, Neighbor, Progress, Prospect, Waiting, appraise, look, look_count, pull_count,
 };
 use evenkeel_core::fair_queue::{Count, Slot};
 use evenkeel_core::{CpuId, GroupId, Time, Vtime};
@@ -23,6 +23,9 @@ const SAMPLES: usize = 2;
 
 /// An idle CPU takes the better of this many.
 const CANDIDATES: usize = 2;
+
+/// The lock of another CPU's queue, held.
+type QueueGuard<'a, H> = <<H as Host>::Lock<RunQueue> as Lock<RunQueue>>::Guard<'a>;
 
 /// Tasks of one group, on their way from one queue to another.
 struct Haul {
@@ -73,16 +76,18 @@ impl<H: Host> Turns<H> {
     fn pull_behind(&mut self, machine: &Machine<H>, other: CpuId, mine: &Waiting, now: Time) {
         let at = self.at(Site::LookAround);
         let Some(mut queue) = machine.claim(at, other) else { return };
+        let showed = machine.cpu(other).waiting.length(at);
         machine.intake(at, other, &mut queue, now);
         let waiting = Waiting { smallest: machine.smallest(at, &mut queue), length: queue.fair.len() };
         let theirs = Neighbor { waiting, progress: self.progress_of(machine, other, now) };
         let haul = match self.judge(machine, at, mine, &theirs) {
             Look::Leave => None,
-            Look::Pull(_) => waiting.smallest.and_then(|smallest| Self::load(&mut queue, smallest.group, 1)),
+            Look::Pull(_) => {
+                let count = look_count(mine, &waiting);
+                waiting.smallest.and_then(|smallest| Self::load(&mut queue, smallest.group, count))
+            }
         };
-        machine.publish(at, other, &mut queue);
-        machine.settle_counts(at, &mut queue);
-        drop(queue);
+        Self::leave_queue(machine, at, other, queue, showed);
         if let Some(haul) = haul {
             self.unload(machine, haul);
         }
@@ -107,11 +112,24 @@ impl<H: Host> Turns<H> {
         let mut woken = Woken::new();
         let Some(mut queue) = machine.claim(at, other) else { return };
         machine.serve_timers(at, other, &mut queue, now, &mut woken);
+        let showed = machine.cpu(other).waiting.length(at);
         machine.intake(at, other, &mut queue, now);
+        Self::leave_queue(machine, at, other, queue, showed);
+        self.wake_all(woken);
+    }
+
+    /// Lets go of another CPU's queue, which showed a length of `showed` when its inbox was taken in.
+    fn leave_queue(machine: &Machine<H>, at: At, other: CpuId, mut queue: QueueGuard<'_, H>, showed: usize) {
         machine.publish(at, other, &mut queue);
         machine.settle_counts(at, &mut queue);
+        let is_news = showed == 0 && !queue.fair.is_empty();
         drop(queue);
-        self.wake_all(woken);
+        if is_news {
+            // ORDER P1, P3: as for a push. While the inbox was on its way into the queue, who looked may have seen
+            // neither.
+            H::fence(at);
+            machine.kick_searcher(at, other);
+        }
     }
 
     /// An idle CPU looks for work. Whether it found any.

@@ -1,16 +1,20 @@
 //! Checks of the invariants by recomputation. Only where nothing moves meanwhile: the single-threaded host, tests.
 //!
+//! I3, and that a reservation is settled once, are asserted where clocks are written (`clocks`).
+//!
 //! Knows nothing of how the figures came about.
 
 use super::{Machine, MachinePhase};
 use crate::host::{At, Host, Shared, Site};
+#[cfg(feature = "test-host")]
+use evenkeel_core::CpuId;
 use evenkeel_core::{GroupId, Span, Vspan, Weight};
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
 
 impl<H: Host> Machine<H> {
-    /// Recomputes I1 (`waiting_cpus`), I2 (charges against time run) and I4 (stored keys), and panics with the number of
-    /// one that does not hold. Call when no CPU is inside [`crate::Driver::step`].
+    /// Recomputes I1 (`waiting_cpus`), I2 (charges against time run, reservations against who runs) and I4 (stored keys),
+    /// and panics with the number of one that does not hold. Call when no CPU is inside [`crate::Driver::step`].
     ///
     /// # Panics
     /// If an invariant does not hold.
@@ -21,15 +25,18 @@ impl<H: Host> Machine<H> {
         }
         self.check_waiting(at);
         self.check_charges(at);
+        self.check_reservations(at);
         self.check_keys(at);
     }
 
     fn check_waiting(&self, at: At) {
         let mut counted: BTreeMap<GroupId, u64> = BTreeMap::new();
         for cpu in &self.cpus {
-            for group in self.lock(at, cpu.id).fair.counted() {
-                *counted.entry(group).or_default() += 1;
-            }
+            let queue = self.lock(at, cpu.id);
+            let reported: Vec<_> = queue.fair.counted().collect();
+            let queued: Vec<_> = queue.fair.queued().collect();
+            assert_eq!(reported, queued, "I1: what CPU {} has reported as waiting", cpu.id);
+            queued.into_iter().for_each(|group| *counted.entry(group).or_default() += 1);
         }
         for group in self.table.alive(at) {
             let waiting = self.table.row(group).line.waiting_cpus.load(at, Relaxed);
@@ -49,6 +56,29 @@ impl<H: Host> Machine<H> {
             let charged = line.charged.load(at, Relaxed);
             let slack = line.settlements.load(at, Relaxed) + 1;
             assert!(run.abs_diff(charged) <= slack, "I2: group {} was charged {charged} units for {run}", stats.id);
+        }
+    }
+
+    /// Reserved and not settled: a slice for each CPU that runs the group, no more and no less.
+    fn check_reservations(&self, at: At) {
+        let mut running: BTreeMap<GroupId, u64> = BTreeMap::new();
+        for cpu in &self.cpus {
+            if let Some(slice) = self.lock(at, cpu.id).running {
+                *running.entry(slice.group).or_default() += 1;
+            }
+        }
+        for group in self.table.alive(at) {
+            let line = &self.table.row(group).line;
+            if !cfg!(debug_assertions) || line.weight_changes.load(at, Relaxed) > 0 {
+                continue;
+            }
+            let slices = running.get(&group).copied().unwrap_or(0);
+            let expected = self.reserved_amount(self.table.row(group).weight(at)).times(slices).units();
+            let reserved = line.reserved.load(at, Relaxed);
+            assert_eq!(
+                reserved, expected,
+                "I2: reserved and not settled of group {group}, which runs on {slices} CPUs"
+            );
         }
     }
 
@@ -73,6 +103,50 @@ impl<H: Host> Machine<H> {
                 let slack = Vspan::of(self.config.slice, weight).times(cpus);
                 assert!(!row.clock(at).plus(slack).is_before(key), "I4: a key of group {group} is too far ahead");
             }
+        }
+    }
+}
+
+/// How often each group was raised, and on how many CPUs beside one it had tasks waiting.
+#[cfg(feature = "test-host")]
+#[derive(Debug, Default)]
+pub(crate) struct Raises(BTreeMap<GroupId, RaisesOfGroup>);
+
+#[cfg(feature = "test-host")]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct RaisesOfGroup {
+    raises: u64,
+    waiting_elsewhere: usize,
+}
+
+#[cfg(feature = "test-host")]
+impl<H: Host> Machine<H> {
+    /// For [`Machine::check_raises`], before a step of `cpu`.
+    pub(crate) fn raises(&self, cpu: CpuId) -> Raises {
+        let at = At::outside(Site::Count);
+        let mut groups: BTreeMap<GroupId, RaisesOfGroup> = BTreeMap::new();
+        for other in self.cpus.iter().filter(|other| other.id != cpu) {
+            let queue = self.lock(at, other.id);
+            for group in queue.fair.queued() {
+                groups.entry(group).or_default().waiting_elsewhere += 1;
+            }
+        }
+        for (group, of) in &mut groups {
+            of.raises = self.table.row(*group).line.raises.load(at, Relaxed);
+        }
+        Raises(groups)
+    }
+
+    /// After a step of `cpu`: a group that waited on other CPUs all the while was not raised (I5). Which of them it
+    /// waited on is not asked for: a step takes tasks from others or gives them, never both for one group.
+    ///
+    /// # Panics
+    /// If one was.
+    pub(crate) fn check_raises(&self, cpu: CpuId, before: &Raises) {
+        let after = self.raises(cpu);
+        for (group, was) in &before.0 {
+            let Some(is) = after.0.get(group) else { continue };
+            assert_eq!(was.raises, is.raises, "I5: group {group} was raised while it waited elsewhere");
         }
     }
 }

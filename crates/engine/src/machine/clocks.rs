@@ -80,6 +80,9 @@ impl<H: Host> Machine<H> {
         let row = self.table.row(group);
         let weight = row.weight(at);
         let amount = self.reserved_amount(weight);
+        if cfg!(debug_assertions) {
+            row.line.reserved.fetch_add(at, amount.units(), Relaxed);
+        }
         let picked = Vtime::from_bits(row.line.clock.fetch_add(at, amount.units(), Relaxed));
         let largest = &self.cpu(at.cpu).poll.picked_max;
         if Vtime::from_bits(largest.load(at, Relaxed)).is_before(picked) {
@@ -88,7 +91,7 @@ impl<H: Host> Machine<H> {
         Reservation { group, weight, amount, picked }
     }
 
-    fn reserved_amount(&self, weight: Weight) -> Vspan {
+    pub(super) fn reserved_amount(&self, weight: Weight) -> Vspan {
         match self.config.charging {
             super::Charging::ReserveAndSettle => Vspan::of(self.config.slice, weight),
             #[cfg(feature = "test-host")]
@@ -101,8 +104,13 @@ impl<H: Host> Machine<H> {
         let at = Self::charge_at(at);
         let charge = Vspan::of(used, reservation.weight);
         let line = &self.table.row(reservation.group).line;
-        line.clock.fetch_add(at, charge.units().wrapping_sub(reservation.amount.units()), Relaxed);
+        let difference = charge.units().wrapping_sub(reservation.amount.units());
+        let before = Vtime::from_bits(line.clock.fetch_add(at, difference, Relaxed));
         if cfg!(debug_assertions) {
+            let fell = before.ahead_of(Vtime::from_bits(before.bits().wrapping_add(difference)));
+            let most = Vspan::of(self.config.slice, reservation.weight).units();
+            assert!(fell <= 0 || fell.unsigned_abs() <= most, "I3: a clock fell by {fell} units, a slice is {most}");
+            line.reserved.fetch_sub(at, reservation.amount.units(), Relaxed);
             line.charged.fetch_add(at, charge.units(), Relaxed);
             line.settlements.fetch_add(at, 1, Relaxed);
         }
@@ -126,7 +134,13 @@ impl<H: Host> Machine<H> {
                 return;
             }
             match row.line.clock.compare_exchange(at, held, floor.bits(), Relaxed) {
-                Ok(_) => return,
+                Ok(_) => {
+                    debug_assert!(!(0..LEAD_MAX).contains(&lead), "I3: a raise took {lead} units from a clock");
+                    if cfg!(debug_assertions) {
+                        row.line.raises.fetch_add(at, 1, Relaxed);
+                    }
+                    return;
+                }
                 Err(changed) => held = changed,
             }
         }
@@ -153,6 +167,14 @@ impl<H: Host> Machine<H> {
         let least = smallest.map(|smallest| smallest.clock).reduce(Vtime::min);
         let picked = || self.cpus.iter().map(|cpu| Vtime::from_bits(cpu.poll.picked_max.load(at, Relaxed)));
         least.or_else(|| picked().reduce(Vtime::max)).unwrap_or_default()
+    }
+
+    /// Lets the clocks of groups start elsewhere than at zero. Before the first group is made.
+    #[cfg(feature = "test-host")]
+    pub(crate) fn start_clocks_at(&self, start: Vtime) {
+        let at = At::outside(Site::Group);
+        self.level.clock.store(at, start.bits(), Relaxed);
+        self.cpus.iter().for_each(|cpu| cpu.poll.picked_max.store(at, start.bits(), Relaxed));
     }
 
     /// The clock of a group that is new: as if it woke now.

@@ -5,6 +5,7 @@
 use super::{Credit, Machine};
 use crate::cpu::{RunQueue, Share, Tally};
 use crate::host::{At, Host, Shared, Site};
+use crate::idle::{Claimed, KickReason};
 use crate::task::Runnable;
 use evenkeel_core::balance::Smallest;
 use evenkeel_core::fair_queue::{Edge, Slot};
@@ -54,14 +55,18 @@ impl<H: Host> Machine<H> {
             }
             queue.timers.fire(now, woken);
             self.clean_timers(at, of, |cancelled| queue.timers.clean(cancelled));
-            cpu.poll.set_timer(at, queue.timers.next());
-            // ORDER P5: pairs with the exchange in `lower_timer`, after the push. Either we see the timer that was pushed,
-            // or its deadline is stored after ours.
+            cpu.poll.timer.set(at, queue.timers.next());
+            // ORDER M: pairs with the fence in `arm_timer`. One that came after the drain may have lowered the deadline
+            // that was just overwritten: either this look sees it, or it sees what was published, and lowers that.
             H::fence(at);
-            // One that came after the drain may have lowered the deadline that was just overwritten.
             if cpu.timer_inbox.is_empty() {
-                return;
+                break;
             }
+        }
+        // ORDER P1: the owner may have found its inbox drained and the deadline not published yet, and parked. After
+        // the fence above, either its last look sees the deadline, or we see that it is parked.
+        if at.cpu != of && cpu.park.claim(at, KickReason::Inbox) == Claimed::Kick {
+            self.host.kick(of);
         }
     }
 

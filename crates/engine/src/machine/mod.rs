@@ -10,6 +10,8 @@ mod clocks;
 mod enqueue;
 mod wake;
 
+#[cfg(feature = "test-host")]
+pub(crate) use check::Raises;
 pub(crate) use clocks::{Credit, Reservation};
 pub(crate) use enqueue::Woken;
 
@@ -65,12 +67,15 @@ impl Config {
     }
 }
 
+/// One for each last-level cache.
+type Domains<S> = Box<[CachePadded<Domain<S>>]>;
+
 /// One machine on host `H`.
 pub struct Machine<H: Host> {
     pub(crate) host: H,
     pub(crate) config: Config,
     pub(crate) cpus: Box<[Cpu<H>]>,
-    pub(crate) domains: Box<[CachePadded<Domain<H::Shared>>]>,
+    pub(crate) domains: Domains<H::Shared>,
     pub(crate) table: Table<H>,
     pub(crate) level: CachePadded<clocks::Level<H>>,
     switches: CachePadded<SwitchWords<H>>,
@@ -235,7 +240,7 @@ fn cpu_id(index: usize) -> CpuId {
 }
 
 /// Each CPU's place, and the domains.
-fn domains_of<S: Shared>(caches: &[usize]) -> (Vec<Place>, Box<[CachePadded<Domain<S>>]>) {
+fn domains_of<S: Shared>(caches: &[usize]) -> (Vec<Place>, Domains<S>) {
     let mut names: Vec<usize> = caches.to_vec();
     names.sort_unstable();
     names.dedup();

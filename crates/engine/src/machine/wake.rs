@@ -6,7 +6,7 @@
 
 use super::Machine;
 use crate::host::{At, Host, Shared, Site};
-use crate::idle::{Claimed, KickReason};
+use crate::idle::{Claimed, KickReason, Searcher};
 use crate::inbox::Pushed;
 use crate::seat::Seat;
 use crate::task::{Runnable, contain};
@@ -29,13 +29,13 @@ impl<H: Host> Machine<H> {
             Pushed::More => false,
             Pushed::Closed(runnable) => return refuse(runnable),
         };
+        // ORDER P1, P3, P4: pairs with the fence of a CPU that parks, ends a search, or leaves the watch.
+        H::fence(at);
         // The one task that waits here is the next one to run here, unless this poll goes on for long: a CPU that
-        // keeps time sees to that.
+        // keeps time sees to that. If it is not the next, the dispatch that leaves it waiting kicks.
         if is_lone && seat.is_brisk.get() && self.domain_of(seat.cpu()).is_watched(at) {
-            seat.is_kick_owed.set(true);
             return;
         }
-        H::fence(at);
         self.kick_searcher(at, seat.cpu());
     }
 
@@ -76,35 +76,12 @@ impl<H: Host> Machine<H> {
         for turn in 0..count.min(1 + DOMAINS_PER_KICK) {
             let index = (first.domain + turn) % count;
             let start = if turn == 0 { first.bit } else { 0 };
-            if self.kick_in_domain(at, index, start) == Claimed::Kick {
-                return;
+            match self.domains[index].claim_searcher(at, start, |cpu| &*self.cpu(cpu).park, || H::fence(at)) {
+                Searcher::Kick(cpu) => return self.host.kick(cpu),
+                Searcher::Underway => return,
+                Searcher::Nobody => {}
             }
         }
-    }
-
-    /// `Kick`: work waiting here is looked after in that domain, by a CPU kicked now or by one that searches.
-    fn kick_in_domain(&self, at: At, index: usize, start: usize) -> Claimed {
-        let domain = &self.domains[index];
-        // Ends: each turn needs a CPU that shows that it parks; one that cannot be claimed was kicked by somebody else,
-        // or is about to run and will look for work by itself.
-        while domain.has_parked(at) {
-            if domain.begin_only_search(at) == Claimed::No {
-                return Claimed::Kick;
-            }
-            let claimed = |cpu: &CpuId| self.cpu(*cpu).park.claim(at, KickReason::Search) == Claimed::Kick;
-            let kicked = domain.parked(at, start).find(claimed);
-            if let Some(cpu) = kicked {
-                self.host.kick(cpu);
-                return Claimed::Kick;
-            }
-            domain.end_search(at);
-            H::fence(at);
-            // A CPU that parked while we were counted, and whose pusher therefore did not kick it, is looked for again.
-            if !domain.parked(at, start).any(|cpu| self.cpu(cpu).park.is_parked(at)) {
-                return Claimed::No;
-            }
-        }
-        Claimed::No
     }
 
     /// Puts a timer where it will be seen: the own CPU's inbox, or that of the caller's home.
@@ -112,10 +89,7 @@ impl<H: Host> Machine<H> {
         let deadline = timer.deadline();
         match seat {
             Some(seat) => {
-                let cpu = self.cpu(seat.cpu());
-                cpu.timer_inbox.push(timer);
-                // Others must see it, if this very poll goes on for long.
-                cpu.poll.lower_timer(At::new(seat.cpu(), Site::Timer), deadline);
+                self.cpu(seat.cpu()).timer_inbox.push(timer);
                 seat.cpu()
             }
             None => {
@@ -123,12 +97,14 @@ impl<H: Host> Machine<H> {
                 let home = self.host.home();
                 let cpu = self.cpu(home);
                 cpu.timer_inbox.push(timer);
-                cpu.poll.lower_timer(at, deadline);
+                // ORDER M: pairs with the fence in `serve_timers`, see there.
+                H::fence(at);
+                cpu.poll.timer.lower(at, deadline);
                 // ORDER P1: as in `wake_from_outside`.
                 H::fence(at);
                 match cpu.park.claim(at, KickReason::Inbox) {
                     Claimed::Kick => self.host.kick(home),
-                    // It may be in a long poll: somebody must keep time.
+                    // Its poll may outlast the deadline: a parked CPU has to know of it.
                     Claimed::No if !self.domain_of(home).is_watched(at) => self.kick_searcher(at, home),
                     Claimed::No => {}
                 }

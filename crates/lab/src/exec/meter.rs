@@ -8,14 +8,14 @@
 //! - M2: `runnable` and `since` of a cell change together.
 
 use std::cell::RefCell;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
-use crossbeam_utils::atomic::AtomicCell;
 use hdrhistogram::Histogram;
 
+use super::latest::Latest;
 use crate::moment::{Moment, RunClock, nanos};
 use crate::scenario::GroupIndex;
 
@@ -33,15 +33,23 @@ struct Runnable {
     moments: u64,
 }
 
+impl Runnable {
+    fn read(latest: &Latest) -> Runnable {
+        let (tasks, moments) = latest.read();
+        Runnable { tasks: tasks.cast_signed(), moments }
+    }
+}
+
 /// One thread's counts of one group.
 #[derive(Debug, Default)]
 struct Cell {
-    runnable: AtomicCell<Runnable>,
+    /// `tasks` and `moments` of [`Runnable`].
+    runnable: Latest,
     work: AtomicU64,
     released: AtomicU64,
     done: AtomicU64,
     unfinished: AtomicU64,
-    live: AtomicCell<i64>,
+    live: AtomicI64,
 }
 
 #[derive(Debug)]
@@ -197,7 +205,7 @@ impl Meter {
     /// A task was spawned.
     pub(crate) fn born(&self, group: GroupIndex, at: Moment) {
         self.cell(group, |cell| {
-            cell.live.store(cell.live.load() + 1);
+            cell.live.store(cell.live.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
             change(&cell.runnable, 1, at);
         });
     }
@@ -205,7 +213,7 @@ impl Meter {
     /// A task, which was runnable, is over.
     pub(crate) fn gone(&self, group: GroupIndex, at: Moment) {
         self.cell(group, |cell| {
-            cell.live.store(cell.live.load() - 1);
+            cell.live.store(cell.live.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
             change(&cell.runnable, -1, at);
         });
     }
@@ -268,14 +276,14 @@ impl Meter {
         totals.resize(self.groups, Totals::default());
         for shard in self.shards().iter() {
             for (total, cell) in totals.iter_mut().zip(shard.cells.iter()) {
-                let runnable = cell.runnable.load();
+                let runnable = Runnable::read(&cell.runnable);
                 total.runnable.tasks += runnable.tasks;
                 total.runnable.moments = total.runnable.moments.wrapping_add(runnable.moments);
                 total.work += cell.work.load(Ordering::Relaxed);
                 total.released += cell.released.load(Ordering::Relaxed);
                 total.done += cell.done.load(Ordering::Relaxed);
                 total.unfinished += cell.unfinished.load(Ordering::Relaxed);
-                total.live += cell.live.load();
+                total.live += cell.live.load(Ordering::Relaxed);
             }
         }
     }
@@ -341,10 +349,10 @@ fn add(counter: &AtomicU64, more: u64) {
     counter.store(counter.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
 }
 
-fn change(runnable: &AtomicCell<Runnable>, by: i64, at: Moment) {
-    let Runnable { tasks, moments } = runnable.load();
+fn change(latest: &Latest, by: i64, at: Moment) {
+    let Runnable { tasks, moments } = Runnable::read(latest);
     let moments = if by > 0 { moments.wrapping_add(at.nanos()) } else { moments.wrapping_sub(at.nanos()) };
-    runnable.store(Runnable { tasks: tasks + by, moments });
+    latest.write((tasks + by).cast_unsigned(), moments);
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@
 //! - X2: only computing that was completed counts as work.
 
 mod arrivals;
+mod latest;
 mod meter;
 mod readiness;
 mod task;

@@ -29,8 +29,17 @@ pub(crate) struct Group {
     pub(crate) request: Option<f64>,
 }
 
-/// The ideal work in seconds, per window and group.
-pub(crate) fn ideals(recording: &Recording, groups: &[Group], cpus: f64) -> Vec<Vec<f64>> {
+/// One window on the fluid machine.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Ideal {
+    /// Work in seconds, by group.
+    pub(crate) work: Vec<f64>,
+    /// How fast its CPUs were: 1 is a calibrated one with nobody else on it.
+    pub(crate) speed: f64,
+}
+
+/// The ideal of every window.
+pub(crate) fn ideals(recording: &Recording, groups: &[Group], cpus: f64) -> Vec<Ideal> {
     let mut machine = Machine {
         recording,
         groups,
@@ -57,7 +66,7 @@ struct Machine<'a> {
 impl Machine<'_> {
     /// Serves one window at the speed at which the machine does what was done, and returns each
     /// group's part. A slower machine has slower CPUs, not fewer.
-    fn window(&mut self, window: &Window) -> Vec<f64> {
+    fn window(&mut self, window: &Window) -> Ideal {
         let done: f64 = window.work.iter().map(std::time::Duration::as_secs_f64).sum();
         let before = self.backlog.clone();
         let mut speed = 1.0f64;
@@ -75,9 +84,9 @@ impl Machine<'_> {
         let sum: f64 = served.iter().sum();
         // What was done for no demand that was seen belongs to those who did it.
         if sum <= 0.0 {
-            return window.work.iter().map(std::time::Duration::as_secs_f64).collect();
+            return Ideal { work: window.work.iter().map(std::time::Duration::as_secs_f64).collect(), speed };
         }
-        served.iter().map(|part| part * done / sum).collect()
+        Ideal { work: served.iter().map(|part| part * done / sum).collect(), speed }
     }
 
     fn serve(&mut self, window: &Window, speed: f64) -> Vec<f64> {

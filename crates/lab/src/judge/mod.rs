@@ -8,6 +8,8 @@ mod ideal;
 
 use std::time::Duration;
 
+use ideal::Ideal;
+
 use crate::moment::Moment;
 use crate::run::Recording;
 use crate::scenario::{Arrival, GroupDef, GroupIndex, Op, Program, Role, Scenario};
@@ -43,7 +45,8 @@ pub(crate) struct Verdict {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Verdicts {
     pub(crate) groups: Vec<Verdict>,
-    /// Of the work per weight of the batch groups; `None` with fewer than two, or without work.
+    /// Of the work per weight of the batch groups; `None` with fewer than two, without work, or if
+    /// some come later.
     pub(crate) jain: Option<f64>,
     /// The ideal work in seconds, per window and group.
     pub(crate) ideal: Vec<Vec<f64>>,
@@ -64,7 +67,8 @@ pub(crate) fn judge(scenario: &Scenario, recording: &Recording, cpus: usize, fro
         Fared { index, recording, ideal: &ideal }.verdict(bound, exempt)
     };
     let verdicts: Vec<Verdict> = (0..groups.len()).map(verdict).collect();
-    Verdicts { jain: jain_of_batch(&scenario.groups, &verdicts), groups: verdicts, ideal }
+    let ideal = ideal.into_iter().map(|ideal| ideal.work).collect();
+    Verdicts { jain: jain_of_batch(scenario, &verdicts), groups: verdicts, ideal }
 }
 
 /// The lag that is allowed: (4 slices + 2 longest polls) for every CPU of the ideal share, rounded up.
@@ -88,7 +92,7 @@ impl LagBound {
 struct Fared<'a> {
     index: usize,
     recording: &'a Recording,
-    ideal: &'a [Vec<f64>],
+    ideal: &'a [Ideal],
 }
 
 impl Fared<'_> {
@@ -96,7 +100,7 @@ impl Fared<'_> {
         let sum = |of: &dyn Fn(usize) -> f64| (0..self.ideal.len()).map(of).sum::<f64>();
         let total = sum(&|window| self.recording.windows[window].work.iter().map(Duration::as_secs_f64).sum());
         let work = sum(&|window| self.work(window));
-        let ideal = sum(&|window| self.ideal[window][self.index]);
+        let ideal = sum(&|window| self.ideal[window].work[self.index]);
         let of_total = |part: f64| (total > 0.0).then(|| part / total);
         let (lag, lag_of_bound) = self.lag(bound, newcomer);
         Verdict {
@@ -135,11 +139,13 @@ impl Fared<'_> {
             if settling || length <= 0.0 {
                 continue;
             }
-            let ideal = self.ideal[number][self.index];
+            let ideal = self.ideal[number].work[self.index];
             let lag = (self.work(number) - ideal).abs();
             largest = largest.max(lag);
             if let Some(bound) = bound {
-                of_bound = of_bound.max(lag / bound.of(ideal / length));
+                // In CPUs of the speed that they had: interference slows them down, it doesn't make them
+                // fewer.
+                of_bound = of_bound.max(lag / bound.of(ideal / (length * self.ideal[number].speed)));
             }
         }
         (largest, bound.map(|_| of_bound))
@@ -173,11 +179,14 @@ fn spawns_into(program: &Program, group: GroupIndex) -> bool {
     })
 }
 
-fn jain_of_batch(groups: &[GroupDef], verdicts: &[Verdict]) -> Option<f64> {
-    let batch = groups.iter().zip(verdicts).filter(|(group, _)| group.role == Role::Batch);
-    let per_weight: Vec<f64> =
-        batch.map(|(group, verdict)| verdict.work.as_secs_f64() / f64::from(group.weight)).collect();
-    jain(&per_weight)
+/// Groups that come later have had less time, so with such there is no index.
+fn jain_of_batch(scenario: &Scenario, verdicts: &[Verdict]) -> Option<f64> {
+    let batch = scenario.groups.iter().zip(verdicts).enumerate().filter(|(_, (group, _))| group.role == Role::Batch);
+    let per_weight = |(index, (group, verdict)): (usize, (&GroupDef, &Verdict))| {
+        let work = verdict.work.as_secs_f64() / f64::from(group.weight);
+        newcomer_at(scenario, GroupIndex(index)).is_none().then_some(work)
+    };
+    jain(&batch.map(per_weight).collect::<Option<Vec<f64>>>()?)
 }
 
 /// Jain's index: 1 when all are equal, 1/n when one has everything.
@@ -191,7 +200,7 @@ fn jain(values: &[f64]) -> Option<f64> {
 mod tests {
     use super::*;
     use crate::run::{Tick, Window};
-    use crate::target::Counters;
+    use crate::target::{Counters, GroupCounters};
 
     const MS: u64 = 1_000_000;
 
@@ -216,7 +225,7 @@ mod tests {
             cpu_time: Duration::ZERO,
             idle_while_waiting: None,
             done: vec![0; N],
-            waits: vec![None; N],
+            group_counters: vec![GroupCounters::default(); N],
         }
     }
 
@@ -248,7 +257,10 @@ mod tests {
             assert!((group.ideal_share.unwrap() - share).abs() < 1e-9);
             assert!(group.lag < Duration::from_micros(1));
         }
-        assert!((verdicts.jain.unwrap() - 1.0).abs() < 1e-9);
+        assert_eq!(verdicts.jain, None, "`b` comes later");
+        let both = HOGS.replace("start = \"200ms\"", "");
+        let jain = judge(&scenario(&both), &recording, 2, Moment::default()).jain;
+        assert!((jain.unwrap() - 1.0).abs() < 1e-9);
     }
 
     #[test]

@@ -7,6 +7,8 @@ mod json;
 mod rows;
 mod statistics;
 mod table;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use check::check_expectations;
 pub(crate) use json::JsonFile;

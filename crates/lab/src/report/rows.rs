@@ -23,9 +23,12 @@ pub(crate) struct Row {
 pub(crate) fn rows(scenario: &Scenario) -> Vec<Row> {
     let mut rows = Vec::new();
     let many = scenario.groups.len() > GROUPS_SHOWN;
-    for (index, group) in scenario.groups.iter().enumerate() {
-        if !many || group.role == Role::Interactive {
-            group_rows(&mut rows, scenario, GroupIndex(index));
+    // What somebody waits for comes first.
+    for role in [Role::Interactive, Role::Batch] {
+        for (index, group) in scenario.groups.iter().enumerate() {
+            if group.role == role && (role == Role::Interactive || !many) {
+                group_rows(&mut rows, scenario, GroupIndex(index));
+            }
         }
     }
     all_rows(&mut rows, scenario);
@@ -43,7 +46,8 @@ fn group_rows(rows: &mut Vec<Row>, scenario: &Scenario, group: GroupIndex) {
     add("response p50, ms", |of, _| of.response_us.p50.map(|us| us / 1e3));
     add("response p99, ms", |of, _| of.response_us.p99.map(|us| us / 1e3));
     add("response max, ms", |of, _| of.response_us.max.map(|us| us / 1e3));
-    add("done per s", |of, run| Some(of.done as f64 / run.seconds));
+    add("done per s", |of, run| (of.done + of.unfinished > 0).then(|| of.done as f64 / run.seconds));
+    add("unfinished", |of, _| (of.unfinished > 0).then_some(of.unfinished as f64));
     add("work, CPUs", |of, run| Some(of.work_s / run.seconds));
     add("share, %", |of, _| of.share.map(|share| share * 100.0));
     add("ideal share, %", |of, _| of.ideal_share.map(|share| share * 100.0));

@@ -8,7 +8,6 @@ pub(crate) struct Summary {
     pub(crate) median: f64,
     pub(crate) low: f64,
     pub(crate) high: f64,
-    pub(crate) count: usize,
 }
 
 impl Summary {
@@ -20,7 +19,7 @@ impl Summary {
         let middle = sorted.len() / 2;
         let median =
             if sorted.len() % 2 == 1 { sorted[middle] } else { f64::midpoint(sorted[middle - 1], sorted[middle]) };
-        Some(Summary { median, low, high, count: sorted.len() })
+        Some(Summary { median, low, high })
     }
 }
 
@@ -44,7 +43,7 @@ mod tests {
     fn the_median_is_in_the_middle() {
         assert_eq!(Summary::of([]), None);
         assert_eq!(Summary::of([3.0]).map(|of| of.median), Some(3.0));
-        assert_eq!(Summary::of([3.0, 1.0, 2.0]), Some(Summary { median: 2.0, low: 1.0, high: 3.0, count: 3 }));
+        assert_eq!(Summary::of([3.0, 1.0, 2.0]), Some(Summary { median: 2.0, low: 1.0, high: 3.0 }));
         assert_eq!(Summary::of([4.0, 1.0, 2.0, 3.0]).map(|of| of.median), Some(2.5));
     }
 

@@ -6,6 +6,7 @@ use std::fmt::Write;
 
 use super::rows::{Row, rows};
 use super::statistics::{Summary, figure};
+use crate::os::Urgency;
 use crate::run::Outcome;
 use crate::scenario::Scenario;
 
@@ -57,10 +58,8 @@ fn cell(row: &Row, outcomes: &[Outcome], on: &str) -> Option<String> {
         (row.figure)(run, baseline)
     });
     let summary = Summary::of(figures)?;
-    Some(match summary.count {
-        1 => figure(summary.median),
-        _ => format!("{} ({} - {})", figure(summary.median), figure(summary.low), figure(summary.high)),
-    })
+    let [median, low, high] = [summary.median, summary.low, summary.high].map(figure);
+    Some(if low == high { median } else { format!("{median} ({low} - {high})") })
 }
 
 fn head(outcomes: &[Outcome]) -> String {
@@ -109,11 +108,13 @@ fn foot(outcomes: &[Outcome]) -> String {
             let switches: Vec<String> = run.switches.iter().map(|(name, value)| format!("{name} = {value}")).collect();
             lines.push(format!("{}: {}", run.on, switches.join(", ")));
         }
-        let generator = match run.generator {
-            "real-time" => "arrivals came from a thread with real-time priority",
-            _ => "arrivals came from an ordinary thread: real-time priority is not allowed here",
-        };
-        lines.push(generator.to_owned());
+        if run.generator_late_us.is_some() {
+            let generator = match run.generator {
+                Urgency::RealTime => "arrivals came from a thread with real-time priority",
+                Urgency::Ordinary => "arrivals came from an ordinary thread: real-time priority is not allowed here",
+            };
+            lines.push(generator.to_owned());
+        }
         if run.refused > 0 {
             lines.push(format!("{}: arrivals were refused, as too many tasks were there", run.on));
         }

@@ -56,8 +56,7 @@ fn run_one(plan: &Plan, on: On, repeat: u32, progress: &mut Progress) -> Result<
         session::Session { plan, on, repeat }.run::<T>(progress)
     }
     match on {
-        #[cfg(feature = "threads")]
         On::Threads => session::<target::Threads>(plan, on, repeat, progress),
-        _ => session::<target::Tokio>(plan, on, repeat, progress),
+        On::Tokio | On::TokioSplit | On::TokioSplitNice => session::<target::Tokio>(plan, on, repeat, progress),
     }
 }

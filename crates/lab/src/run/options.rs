@@ -16,7 +16,7 @@ pub(crate) struct RunArgs {
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
     /// What runs it: several, separated by commas, run side by side
-    #[arg(long, value_enum, value_delimiter = ',', default_values_t = default_targets())]
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = On::ALL)]
     pub(crate) on: Vec<On>,
     /// Sets a switch of the `threads` target; may be given several times
     #[arg(long, value_name = "SWITCH=VALUE")]
@@ -39,16 +39,6 @@ pub(crate) struct RunArgs {
     /// Says which run has begun, also when nobody watches
     #[arg(long)]
     pub(crate) progress: bool,
-}
-
-#[cfg(feature = "threads")]
-fn default_targets() -> Vec<On> {
-    On::ALL.to_vec()
-}
-
-#[cfg(not(feature = "threads"))]
-fn default_targets() -> Vec<On> {
-    On::ALL[1..].to_vec()
 }
 
 /// The command's options, checked and completed.
@@ -102,7 +92,6 @@ impl Plan {
                 "--set: only `threads` has switches, expected it among the targets of --on".into(),
             ));
         }
-        #[cfg(feature = "threads")]
         crate::target::check_switches(&self.switches)?;
         Ok(())
     }
@@ -115,9 +104,6 @@ fn targets(on: &[On]) -> Result<Vec<On>, Failure> {
             return Err(Failure::Input(format!("--on: `{target}` twice, expected each target once")));
         }
         targets.push(target);
-    }
-    if cfg!(not(feature = "threads")) && targets.contains(&On::Threads) {
-        return Err(Failure::Input("--on: this build is without `threads`".into()));
     }
     Ok(targets)
 }

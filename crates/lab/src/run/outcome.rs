@@ -5,6 +5,7 @@
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 
+use crate::os::Urgency;
 use crate::target::Times;
 
 /// One run of a scenario on one target.
@@ -28,8 +29,8 @@ pub(crate) struct Outcome {
     /// 99th percentile of how late open arrivals were spawned.
     pub(crate) generator_late_us: Option<f64>,
     pub(crate) generator_late_max_us: Option<f64>,
-    /// `real-time` or `ordinary`: how the arrivals' thread was scheduled.
-    pub(crate) generator: &'static str,
+    /// How the arrivals' thread was scheduled.
+    pub(crate) generator: Urgency,
     /// Arrivals that were not spawned because too many tasks were there.
     pub(crate) refused: u64,
     pub(crate) notes: Vec<String>,
@@ -44,6 +45,8 @@ pub(crate) struct GroupOutcome {
     /// Requests still unanswered at the end; they count in `response_us` with their age.
     pub(crate) unfinished: u64,
     pub(crate) work_s: f64,
+    /// CPU time that the runtime charged it with.
+    pub(crate) charged_s: Option<f64>,
     /// Work per CPU time that the process got.
     pub(crate) work_of_got: Option<f64>,
     pub(crate) share: Option<f64>,

@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::exec::{Measured, Meter, Totals};
 use crate::moment::Moment;
 use crate::os;
-use crate::target::{Counters, Target, Times};
+use crate::target::{Counters, GroupCounters, Target};
 
 /// Work is compared with the ideal in windows of this length.
 pub(crate) const WINDOW: Duration = Duration::from_millis(100);
@@ -39,8 +39,8 @@ pub(crate) struct Recording {
     /// CPUs' worth of time that was idle although a task waited, where that is known.
     pub(crate) idle_while_waiting: Option<Duration>,
     pub(crate) done: Vec<u64>,
-    /// How long tasks of each group waited for a CPU, where that is known.
-    pub(crate) waits: Vec<Option<Times>>,
+    /// What the runtime counted for each group.
+    pub(crate) group_counters: Vec<GroupCounters>,
 }
 
 /// The time from one look to the next.
@@ -78,7 +78,7 @@ pub(crate) fn record<T: Target>(
     let mut watch = Watch::new(target, meter, groups);
     meter.clock().sleep_until(measured.from);
     watch.begin();
-    let (counters, waits, cpu_time) = (target.counters(), target.waits(), os::cpu_time());
+    let (counters, by_group, cpu_time) = (target.counters(), target.group_counters(), os::cpu_time());
     let mut due = measured.from;
     while due < measured.to && !broken_off.load(Ordering::Relaxed) {
         due = due.plus(length).min(measured.to);
@@ -95,12 +95,8 @@ pub(crate) fn record<T: Target>(
     }
     let mut recording = watch.recording;
     recording.counters = target.counters().since(&counters);
-    recording.waits = target
-        .waits()
-        .iter()
-        .zip(&waits)
-        .map(|(now, before)| Some(now.as_ref()?.since(before.as_ref()?).times()))
-        .collect();
+    let now = target.group_counters();
+    recording.group_counters = now.iter().zip(&by_group).map(|(now, before)| now.since(before)).collect();
     recording.cpu_time = os::cpu_time().saturating_sub(cpu_time);
     recording
 }
@@ -129,7 +125,7 @@ impl<'a, T: Target> Watch<'a, T> {
             cpu_time: Duration::ZERO,
             idle_while_waiting: None,
             done: vec![0; groups],
-            waits: vec![None; groups],
+            group_counters: vec![GroupCounters::default(); groups],
         };
         let none = Vec::new;
         Watch {

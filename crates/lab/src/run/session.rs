@@ -14,9 +14,8 @@ use super::{AllOutcome, CpuOutcome, GroupOutcome, Outcome, WindowGroup, WindowOu
 use crate::exec::{Common, Generated, Generator, Measured, Meter, Responses, Timeline};
 use crate::failure::Failure;
 use crate::judge::{self, Verdicts};
-use crate::os::Urgency;
 use crate::scenario::On;
-use crate::target::{Setup, Target, Times};
+use crate::target::{Setup, Target, Times, Waits};
 use evenkeel::work;
 
 /// How often progress is shown.
@@ -85,10 +84,7 @@ impl Session<'_> {
             cpu: cpu(recording, length, self.plan.workers),
             generator_late_us: parts.generated.late.quantile_us(0.99),
             generator_late_max_us: parts.generated.late.max_us(),
-            generator: match parts.generated.urgency {
-                Urgency::RealTime => "real-time",
-                Urgency::Ordinary => "ordinary",
-            },
+            generator: parts.generated.urgency,
             refused: parts.generated.refused,
             notes: parts.seen.notes.clone(),
             windows: self.windows(parts, &verdicts),
@@ -104,6 +100,7 @@ impl Session<'_> {
         groups
             .map(|(index, def)| {
                 let verdict = &verdicts.groups[index];
+                let counted = &parts.recording.group_counters[index];
                 let work_s = verdict.work.as_secs_f64();
                 let outcome = GroupOutcome {
                     weight: def.weight,
@@ -117,7 +114,8 @@ impl Session<'_> {
                     lag_of_bound: verdict.lag_of_bound,
                     share_error: verdict.share_error,
                     response_us: times(&responses[index]),
-                    wait_us: parts.recording.waits[index],
+                    wait_us: counted.waits.as_ref().map(Waits::times),
+                    charged_s: counted.charged.map(|charged| charged.as_secs_f64()),
                 };
                 (def.name.clone(), outcome)
             })

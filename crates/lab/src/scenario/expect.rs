@@ -52,6 +52,7 @@ const GROUP_FIGURES: &[&str] = &[
     "done",
     "unfinished",
     "work_s",
+    "charged_s",
     "work_of_got",
     "share",
     "ideal_share",
@@ -167,4 +168,15 @@ fn both(on: On, metric: &Metric, raw: &Spanned<raw::Bound>, all: &mut Vec<Expect
         all.push(Expectation { on, metric: metric.clone(), bound, times });
     }
     Ok(())
+}
+
+/// Every figure that a bound can name, with `group` for the group.
+#[cfg(test)]
+pub(crate) fn figure_names(group: &str) -> Vec<String> {
+    let of_all = ALL_FIGURES.iter().map(|figure| format!("all.{figure}"));
+    let of_cpu = CPU_FIGURES.iter().map(|figure| format!("cpu.{figure}"));
+    let of_group = GROUP_FIGURES.iter().map(|figure| format!("{group}.{figure}"));
+    let times =
+        TIME_TABLES.iter().flat_map(|table| TIME_FIGURES.iter().map(move |figure| format!("{group}.{table}.{figure}")));
+    of_all.chain(of_cpu).chain(of_group).chain(times).collect()
 }

@@ -22,6 +22,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub(crate) use check::SECONDS_RANGE;
+#[cfg(test)]
+pub(crate) use expect::figure_names;
 pub(crate) use expect::{Bound, Expectation, On};
 pub(crate) use program::{NEST_MAX, Op, Program, SpawnOp};
 pub(crate) use time::Time;

@@ -299,3 +299,14 @@ fn tenants_have_zipf_clients() {
         assert_eq!(scenario.groups[group.0].weight, quiet);
     }
 }
+
+#[test]
+fn the_sample_in_the_documentation_is_a_scenario() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/scenarios.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let samples: Vec<&str> = page.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
+    assert!(!samples.is_empty());
+    for sample in samples {
+        of_text(sample).unwrap_or_else(|failure| panic!("{failure}\n{sample}"));
+    }
+}

@@ -3,7 +3,6 @@
 //! A target only builds its runtime, spawns, and tells what the runtime counted. Knows nothing of
 //! programs, arrivals or reports.
 
-#[cfg(feature = "threads")]
 mod threads;
 mod tokio;
 
@@ -14,7 +13,6 @@ use crate::exec::Spawner;
 use crate::failure::Failure;
 use crate::scenario::{GroupDef, On};
 
-#[cfg(feature = "threads")]
 pub(crate) use threads::{Threads, check_switches};
 pub(crate) use tokio::Tokio;
 
@@ -46,8 +44,8 @@ pub(crate) trait Target: Sync + Sized {
     /// How many CPUs are parked right now although a task waits; `None` where that isn't known.
     fn idle_while_waiting(&self) -> Option<usize>;
 
-    /// How long tasks of each group have waited for a CPU so far.
-    fn waits(&self) -> Vec<Option<Waits>>;
+    /// What the runtime has counted for each group so far.
+    fn group_counters(&self) -> Vec<GroupCounters>;
 
     /// The switches and their values.
     fn switches(&self) -> Vec<(String, String)>;
@@ -79,6 +77,27 @@ impl Counters {
             steals: less(self.steals, before.steals),
             contended: less(self.contended, before.contended),
             failed_tries: less(self.failed_tries, before.failed_tries),
+        }
+    }
+}
+
+/// Sums over the life of one group; `None` for what a runtime doesn't count.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct GroupCounters {
+    /// How long its tasks waited for a CPU.
+    pub(crate) waits: Option<Waits>,
+    /// The CPU time that it was charged with.
+    pub(crate) charged: Option<Duration>,
+}
+
+impl GroupCounters {
+    /// What was counted since `before`.
+    pub(crate) fn since(&self, before: &GroupCounters) -> GroupCounters {
+        let waits = self.waits.as_ref().zip(before.waits.as_ref());
+        let charged = self.charged.zip(before.charged);
+        GroupCounters {
+            waits: waits.map(|(now, then)| now.since(then)),
+            charged: charged.map(|(now, then)| now.saturating_sub(then)),
         }
     }
 }

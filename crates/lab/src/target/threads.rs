@@ -2,15 +2,16 @@
 //!
 //! Knows nothing of roles: here a group is a group.
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use evenkeel::{Group, JoinHandle, Runtime};
+use evenkeel::{Group, GroupId, GroupStats, JoinHandle, Runtime};
 
-use super::{Counters, Setup, Target, Waits};
+use super::{Counters, GroupCounters, Setup, Target};
 use crate::exec::Spawner;
 use crate::failure::Failure;
 use crate::judge::SLICE;
@@ -69,13 +70,12 @@ impl Target for Threads {
         Some(load.parked.min(load.waiting))
     }
 
-    fn waits(&self) -> Vec<Option<Waits>> {
+    fn group_counters(&self) -> Vec<GroupCounters> {
         let stats = self.runtime.stats();
-        let waits = |group: &Group| {
-            let of_group = stats.groups.iter().find(|stats| stats.id == group.id())?;
-            Some(of_group.wait.buckets().map(|(edge, count)| (Duration::from_nanos(edge.as_nanos()), count)).collect())
-        };
-        self.groups.iter().map(waits).collect()
+        let by_id: BTreeMap<GroupId, &GroupStats> = stats.groups.iter().map(|stats| (stats.id, stats)).collect();
+        let counters =
+            |group: &Group| by_id.get(&group.id()).map_or_else(GroupCounters::default, |stats| counted(stats));
+        self.groups.iter().map(counters).collect()
     }
 
     fn switches(&self) -> Vec<(String, String)> {
@@ -90,6 +90,11 @@ impl Target for Threads {
     fn stop(self) {
         self.runtime.shutdown_timeout(STOP_PATIENCE);
     }
+}
+
+fn counted(stats: &GroupStats) -> GroupCounters {
+    let buckets = stats.wait.buckets().map(|(edge, count)| (Duration::from_nanos(edge.as_nanos()), count));
+    GroupCounters { waits: Some(buckets.collect()), charged: Some(Duration::from_nanos(stats.run.as_nanos())) }
 }
 
 /// Fails if a switch or its value doesn't exist, before anything has been run.

@@ -12,7 +12,7 @@ use std::time::Duration;
 use ::tokio::runtime::{Builder, Handle, Runtime};
 use ::tokio::task::JoinHandle;
 
-use super::{Counters, Setup, Target, Waits};
+use super::{Counters, GroupCounters, Setup, Target};
 use crate::exec::Spawner;
 use crate::failure::Failure;
 use crate::moment::Moment;
@@ -68,8 +68,8 @@ impl Target for Tokio {
         None
     }
 
-    fn waits(&self) -> Vec<Option<Waits>> {
-        vec![None; self.handles.len()]
+    fn group_counters(&self) -> Vec<GroupCounters> {
+        vec![GroupCounters::default(); self.handles.len()]
     }
 
     fn switches(&self) -> Vec<(String, String)> {
