@@ -46,7 +46,9 @@ impl<F> Contained<F> {
             let meta = unsafe { this.meta.0.as_ref() };
             // ORDER D: Release pairs with the Acquire of `TaskRef::is_done`: who sees it may rely on the drop.
             meta.is_done.store(true, Ordering::Release);
-            meta.port.retire();
+            if let Some(port) = meta.take_port() {
+                port.retire();
+            }
         }
     }
 }

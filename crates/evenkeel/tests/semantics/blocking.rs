@@ -38,7 +38,8 @@ fn block_on_on_a_plain_thread_made_by_a_task_works() {
     guarded(|| {
         let runtime = Arc::new(runtime(1));
         let inner = Arc::clone(&runtime);
-        let task = runtime.spawn(async move { std::thread::spawn(move || inner.block_on(async { 7 })).join().unwrap() });
+        let task =
+            runtime.spawn(async move { std::thread::spawn(move || inner.block_on(async { 7 })).join().unwrap() });
         assert_eq!(runtime.block_on(task).unwrap(), 7);
     });
 }

@@ -46,9 +46,10 @@ fn a_waker_is_cloned_and_called_ten_thousand_times() {
             polls += 1;
             if polls == 1 {
                 let clones: Vec<Waker> = (0..10_000).map(|_| cx.waker().clone()).collect();
-                let threads = clones.chunks(2_500).map(<[Waker]>::to_vec).map(|clones| {
-                    std::thread::spawn(move || clones.into_iter().for_each(Waker::wake))
-                });
+                let threads = clones
+                    .chunks(2_500)
+                    .map(<[Waker]>::to_vec)
+                    .map(|clones| std::thread::spawn(move || clones.into_iter().for_each(Waker::wake)));
                 threads.collect::<Vec<_>>().into_iter().for_each(|thread| thread.join().unwrap());
                 return Poll::Pending;
             }
@@ -198,7 +199,8 @@ fn wakers_may_call_wakers() {
         let mut polls = 0;
         let task = runtime.spawn(poll_fn(move |cx| {
             polls += 1;
-            let chain = (0..1_000).fold(cx.waker().clone(), |next, _| Arc::new(Chain(Some(next), inner.clone())).into());
+            let chain =
+                (0..1_000).fold(cx.waker().clone(), |next, _| Arc::new(Chain(Some(next), inner.clone())).into());
             Pin::new(&mut sleep).poll(&mut Context::from_waker(&chain)).map(|()| polls)
         }));
         assert!(runtime.block_on(task).unwrap() >= 2);

@@ -225,7 +225,8 @@ fn a_join_waker_may_panic_at_shutdown() {
 
 #[test]
 fn a_join_waker_whose_clone_panics_fails_the_poll_and_nothing_else() {
-    const VTABLE: RawWakerVTable = RawWakerVTable::new(|_| panic!("a waker panics when cloned"), |_| {}, |_| {}, |_| {});
+    const VTABLE: RawWakerVTable =
+        RawWakerVTable::new(|_| panic!("a waker panics when cloned"), |_| {}, |_| {}, |_| {});
     guarded(|| {
         let runtime = runtime(1);
         let (go, goes) = oneshot::channel::<()>();

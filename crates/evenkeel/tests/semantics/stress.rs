@@ -147,10 +147,9 @@ fn run(workers: usize, seed: u64) {
                 match draws.below(4) {
                     0 => task.abort(),
                     1 => world.handles.lock().unwrap().push(task),
-                    2 if draws.below(4) == 0 => drop(futures::executor::block_on(futures::future::select(
-                        task,
-                        std::future::ready(()),
-                    ))),
+                    2 if draws.below(4) == 0 => {
+                        drop(futures::executor::block_on(futures::future::select(task, std::future::ready(()))))
+                    }
                     _ => drop(task),
                 }
                 if let (0, Some(wake)) = (draws.below(3), World::pop(&world.wakes, &mut draws)) {

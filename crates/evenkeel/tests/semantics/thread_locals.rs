@@ -53,8 +53,7 @@ fn on_a_worker_they_return_errors() {
         });
         runtime.block_on(task).unwrap();
         drop(runtime);
-        let expected =
-            Seen { current: Some(NoRuntime), try_spawn: Some(SpawnError::Stopping), free_spawn_ended: true };
+        let expected = Seen { current: Some(NoRuntime), try_spawn: Some(SpawnError::Stopping), free_spawn_ended: true };
         assert_eq!(told.recv().unwrap(), expected);
         assert_eq!(drops.count(), 1);
     });
