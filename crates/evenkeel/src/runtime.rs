@@ -215,8 +215,9 @@ impl Worker {
         let guard = AbortOnPanic;
         self.hooks.start();
         drive(&mut self.driver, self.machine.host(), &self.parker);
-        self.hooks.stop();
+        // First, so that a hook that drops the runtime does not join this thread.
         api::note_worker_ends();
+        self.hooks.stop();
         drop(self);
         std::mem::forget(guard);
         let mut count = running.count.lock();

@@ -64,7 +64,7 @@ impl<F: Future> Future for Contained<F> {
             self.end();
             return Poll::Ready(Caught::new(Err(JoinError::cancelled())));
         }
-        context::begin_task(cx.waker().data());
+        context::begin_task(cx.waker());
         let polled = {
             let future = self.as_mut().project().future.as_pin_mut();
             let future = future.expect("async-task polls no future that has ended");

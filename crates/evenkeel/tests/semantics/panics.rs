@@ -284,6 +284,37 @@ fn a_sleep_dropped_with_a_hostile_waker_hurts_only_who_drops_it() {
     });
 }
 
+/// A waker that looks like the task's own, by its data.
+#[test]
+fn a_join_waker_in_disguise_may_panic() {
+    fn disguised(data: *const ()) -> RawWaker {
+        const VTABLE: RawWakerVTable =
+            RawWakerVTable::new(disguised, |_| panic!("a waker panics"), |_| panic!("a waker panics"), |_| {});
+        RawWaker::new(data, &VTABLE)
+    }
+    guarded(|| {
+        let runtime = runtime(2);
+        let task = runtime.spawn(async {
+            let (go, goes) = oneshot::channel::<()>();
+            let mut inner = evenkeel::spawn(goes);
+            poll_fn(|cx| {
+                // SAFETY: the functions ignore the data.
+                let waker = unsafe { Waker::from_raw(disguised(cx.waker().data())) };
+                assert!(Pin::new(&mut inner).poll(&mut Context::from_waker(&waker)).is_pending());
+                Poll::Ready(())
+            })
+            .await;
+            go.send(()).unwrap();
+            while !inner.is_finished() {
+                evenkeel::yield_now().await;
+            }
+            inner.await.unwrap().unwrap();
+        });
+        runtime.block_on(task).unwrap();
+        all_workers_live(&runtime);
+    });
+}
+
 #[test]
 fn thousands_of_panics_take_no_worker_down() {
     guarded(|| {

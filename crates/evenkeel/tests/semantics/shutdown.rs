@@ -8,12 +8,15 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 /// How a runtime is ended.
-const WAYS: [fn(Runtime); 4] = [
-    drop,
-    |runtime| drop(runtime.shutdown_timeout(Duration::MAX)),
-    |runtime| drop(runtime.shutdown_timeout(Duration::ZERO)),
-    Runtime::shutdown_background,
-];
+const WAYS: [fn(Runtime); 4] = [drop, shutdown_patiently, shutdown_hastily, Runtime::shutdown_background];
+
+fn shutdown_patiently(runtime: Runtime) {
+    let _ = runtime.shutdown_timeout(Duration::MAX);
+}
+
+fn shutdown_hastily(runtime: Runtime) {
+    let _ = runtime.shutdown_timeout(Duration::ZERO);
+}
 
 #[test]
 fn a_runtime_ended_by_its_own_task_ends_in_the_background() {
