@@ -51,8 +51,12 @@ fn hooks_run_on_each_worker_before_its_first_task_and_after_its_last() {
     let (on_start, on_stop) = (Arc::clone(&started), Arc::clone(&stopped));
     let runtime = Runtime::builder()
         .workers(3)
-        .on_thread_start(move || drop(on_start.fetch_add(1, Ordering::SeqCst)))
-        .on_thread_stop(move || drop(on_stop.fetch_add(1, Ordering::SeqCst)))
+        .on_thread_start(move || {
+            on_start.fetch_add(1, Ordering::SeqCst);
+        })
+        .on_thread_stop(move || {
+            on_stop.fetch_add(1, Ordering::SeqCst);
+        })
         .build()
         .unwrap();
     let seen = Arc::clone(&started);
