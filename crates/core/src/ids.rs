@@ -1,4 +1,6 @@
 //! Ids of CPUs and groups. Small integers: they index tables that their owners keep.
+//!
+//! Knows nothing of those tables.
 
 use core::fmt;
 

@@ -1,4 +1,6 @@
 //! Snapshots of what the scheduler has counted. Plain values; the engine keeps the counters.
+//!
+//! Knows nothing of when or by whom something is counted.
 
 use crate::histogram::Histogram;
 use crate::{CpuId, GroupId, Span, Weight};

@@ -1,6 +1,8 @@
 //! The switches of the scheduler: what each is called, its values, and where it comes from.
 //!
 //! Pure data. Which value is in force is kept by the engine.
+//!
+//! Knows nothing of what a switch changes, nor of when it is read.
 
 use core::fmt;
 

@@ -1,4 +1,6 @@
-//! Points in time and lengths of time, in nanoseconds. Nothing here reads a clock.
+//! Points in time and lengths of time, in nanoseconds.
+//!
+//! Knows nothing of any clock: a time is what a host says it is.
 
 use core::fmt;
 use core::time::Duration;

@@ -1,4 +1,6 @@
 //! The weight of a group: its share relative to its siblings.
+//!
+//! Knows nothing of who the siblings are.
 
 use core::fmt;
 

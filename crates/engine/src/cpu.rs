@@ -103,6 +103,8 @@ pub(crate) struct PublishedWaiting<H: Host> {
     group: H::Shared,
     clock: H::Shared,
     length: H::Shared,
+    /// The group whose slice it is, plus one; 0 if there is none.
+    running: H::Shared,
 }
 
 /// What a CPU publishes of its poll, its timers, and its picks.
@@ -119,7 +121,12 @@ pub(crate) struct PublishedPoll<H: Host> {
 
 impl<H: Host> PublishedWaiting<H> {
     fn new() -> Self {
-        PublishedWaiting { group: H::Shared::new(0), clock: H::Shared::new(0), length: H::Shared::new(0) }
+        PublishedWaiting {
+            group: H::Shared::new(0),
+            clock: H::Shared::new(0),
+            length: H::Shared::new(0),
+            running: H::Shared::new(0),
+        }
     }
 
     pub(crate) fn set_length(&self, at: At, length: usize) {
@@ -128,6 +135,15 @@ impl<H: Host> PublishedWaiting<H> {
 
     pub(crate) fn length(&self, at: At) -> usize {
         usize::try_from(self.length.load(at, Relaxed)).unwrap_or(usize::MAX)
+    }
+
+    pub(crate) fn set_running(&self, at: At, group: Option<GroupId>) {
+        self.running.store(at, group.map_or(0, |group| u64::from(group.get()) + 1), Relaxed);
+    }
+
+    pub(crate) fn running(&self, at: At) -> Option<GroupId> {
+        let group = u32::try_from(self.running.load(at, Relaxed)).ok();
+        group.and_then(|group| group.checked_sub(1)).map(GroupId::new)
     }
 
     pub(crate) fn set_smallest(&self, at: At, smallest: Option<Smallest>) {

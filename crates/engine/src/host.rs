@@ -1,9 +1,9 @@
 //! The seam: what a host lends the engine. The engine decides; the host carries out.
 //!
 //! Two hosts exist so far: threads in real time (the crate `evenkeel`) and the single-threaded one of
-//! [`crate::test_host`], in virtual time. Both run the same engine code; no `cfg` names either.
+//! `test_host`, in virtual time. Both run the same engine code; no `cfg` names either.
 //!
-//! Parking is not here: [`crate::Driver::step`] returns [`crate::Step::Park`], and the host parks that CPU.
+//! Knows nothing of what the engine decides. Parking is not here: [`crate::Driver::step`] returns [`crate::Step::Park`], and the host parks that CPU.
 
 use evenkeel_core::{CpuId, Span, Time};
 use std::ops::DerefMut;

@@ -164,6 +164,12 @@ impl<S: Shared> Domain<S> {
         self.parked.iter().any(|word| word.load(at, Ordering::Relaxed) != 0)
     }
 
+    /// Up to `most` other CPUs, those after the CPU at `bit` first.
+    pub fn neighbors(&self, bit: usize, most: usize) -> impl Iterator<Item = CpuId> + '_ {
+        let count = self.cpus.len();
+        (1..count.min(most + 1)).map(move |step| self.cpus[(bit + step) % count])
+    }
+
     /// The CPUs that show that they park, those after `from` first: kicks are spread.
     pub fn parked(&self, at: At, from: usize) -> impl Iterator<Item = CpuId> + '_ {
         let words = self.parked.len();

@@ -14,7 +14,9 @@ use crate::host::{At, Shared};
 use evenkeel_core::balance::InboxHint;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicPtr, Ordering};
+#[expect(clippy::disallowed_types, reason = "the link of a task's cell, ordered by the word of the inbox")]
+use std::sync::atomic::AtomicPtr;
+use std::sync::atomic::Ordering;
 
 /// Something that can be linked into an inbox.
 ///
@@ -34,6 +36,7 @@ pub unsafe trait Linked: Sized + Send {
 }
 
 /// The place in a task's cell that names the next one in an inbox.
+#[expect(clippy::disallowed_types, reason = "the link of a task's cell, ordered by the word of the inbox")]
 #[derive(Debug, Default)]
 pub struct Link(AtomicPtr<()>);
 

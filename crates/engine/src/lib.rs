@@ -1,11 +1,11 @@
 //! Many CPUs: tasks, locks, wake, steal, balance. Generic over the [`host::Host`] that carries it out.
 //!
 //! Knows nothing of threads, of the time of day, or of how a CPU parks. Has no global state but one thread-local pointer
-//! to what runs on a thread ([`context`]); two machines can run in one process. Draws no entropy that was not seeded.
+//! to what runs on a thread (`context`); two machines can run in one process. Draws no entropy that was not seeded.
 //!
 //! # Where to start
-//! - [`driver`]: what a CPU does with its time, step by step.
-//! - [`machine`]: what happens when a task becomes runnable; the sharing rule is in `machine/clocks.rs`.
+//! - `driver`: what a CPU does with its time, step by step.
+//! - `machine`: what happens when a task becomes runnable; the sharing rule is in `machine/clocks.rs`.
 //! - [`inbox`], [`idle`], [`ownership`], [`deadline`]: the lock-free pieces, each with a page beside it.
 //! - [`host`]: the seam.
 //! - [`api`]: what users call.

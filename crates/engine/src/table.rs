@@ -11,6 +11,10 @@ use crossbeam_utils::CachePadded;
 use evenkeel_core::histogram::{BUCKETS, Histogram};
 use evenkeel_core::stats::GroupStats;
 use evenkeel_core::{GroupId, Span, Vtime, Weight};
+#[expect(
+    clippy::disallowed_types,
+    reason = "set when a group is made or ends, read by statistics: no scheduling path takes it"
+)]
 use parking_lot::Mutex;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, OnceLock, Weak};
@@ -35,6 +39,10 @@ pub(crate) struct ClockLine<H: Host> {
     pub(crate) weight_changes: H::Shared,
 }
 
+#[expect(
+    clippy::disallowed_types,
+    reason = "set when a group is made or ends, read by statistics: no scheduling path takes it"
+)]
 pub(crate) struct GroupRow<H: Host> {
     pub(crate) line: CachePadded<ClockLine<H>>,
     /// Tasks alive, if the group has a limit.
@@ -162,6 +170,10 @@ impl<H: Host> GroupRow<H> {
             raises: word(),
             weight_changes: word(),
         };
+        #[expect(
+            clippy::disallowed_types,
+            reason = "set when a group is made or ends, read by statistics: no scheduling path takes it"
+        )]
         GroupRow {
             line: CachePadded::new(line),
             live: CachePadded::new(word()),

@@ -13,10 +13,13 @@ use evenkeel_core::Time;
 use std::cmp::Ordering as Order;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+#[expect(clippy::disallowed_types, reason = "a timer exists without a host: its sleep may be polled anywhere")]
+use std::sync::atomic::AtomicU8;
+use std::sync::atomic::Ordering;
 use std::task::Waker;
 
 /// One armed timer, shared by its sleep and its CPU.
+#[expect(clippy::disallowed_types, reason = "a timer exists without a host: its sleep may be polled anywhere")]
 #[derive(Debug)]
 pub(crate) struct Timer {
     deadline: Time,
@@ -47,6 +50,7 @@ impl Phase {
 }
 
 impl Timer {
+    #[expect(clippy::disallowed_types, reason = "a timer exists without a host: its sleep may be polled anywhere")]
     pub(crate) fn new(deadline: Time) -> Arc<Self> {
         Arc::new(Timer { deadline, state: AtomicU8::new(Phase::Armed as u8), waker: AtomicWaker::new() })
     }

@@ -80,10 +80,9 @@ impl Children {
         debug_assert_eq!(self.places[index], NOWHERE, "Q1: a child waits once");
         self.places[index] = Slot::at(self.members.len()).0;
         self.members.push(Member { slot, group, stamp: self.stamps });
-        if let Some(heap) = &mut self.heap {
-            // Its clock is not known here. The smallest key there is makes the next look read it.
-            let key = heap.peek().map_or(Vtime::ZERO, |top| top.key);
-            heap.push(Entry { key, group, slot, stamp: self.stamps });
+        if self.heap.is_some() {
+            // Its clock is not known here, and any guess could be past it, which I4 forbids: the next look reads it.
+            self.fresh.push(Member { slot, group, stamp: self.stamps });
         }
     }
 

@@ -20,7 +20,7 @@ pub struct Group {
     port: Arc<GroupPort>,
 }
 
-/// Makes a [`Group`]: see [`Handle::group`].
+/// Makes a [`Group`]: see [`super::Handle::group`].
 #[derive(Debug)]
 #[must_use = "call build()"]
 pub struct GroupBuilder {

@@ -149,6 +149,7 @@ impl<H: Host> Turns<H> {
         let top = reservations.last().expect("a path has a node");
         (queue.running, queue.is_cut) = (Some(Smallest { group: top.group, clock: top.picked }), false);
         queue.fair.pin(slot);
+        machine.cpu(self.cpu).waiting.set_running(at, Some(top.group));
         let port = self.seat().port_of(queue.fair.payload(slot).port.node());
         self.seat().set_running(Some(port));
         self.seat().slice_end.set(now.after(machine.config.slice));

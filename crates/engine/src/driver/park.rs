@@ -24,6 +24,7 @@ impl<H: Host> Turns<H> {
     pub(super) fn go_idle(&mut self, machine: &Machine<H>, now: Time) -> Step {
         machine.cpu(self.cpu).poll.set_began(self.at(Site::Park), None);
         self.seat().set_running(None);
+        machine.cpu(self.cpu).waiting.set_running(self.at(Site::Park), None);
         self.seat().clear_ports();
         self.is_watch_settled = false;
         if !self.is_searching {

@@ -11,13 +11,28 @@ use crate::inbox::Pushed;
 use crate::seat::Seat;
 use crate::task::{Runnable, contain};
 use crate::timer::Timer;
-use evenkeel_core::CpuId;
+use evenkeel_core::balance::InboxHint;
+use evenkeel_core::{CpuId, GroupId};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// How many other domains are looked at for a parked CPU when there is none near by. Guess: enough to find one soon on
 /// machines of a few caches; on larger ones parked CPUs pass kicks on.
 const DOMAINS_PER_KICK: usize = 4;
+
+/// How many neighbors of a busy home CPU are looked at. Two, as in the look around.
+const NEIGHBORS_PER_WAKE: usize = 2;
+
+/// What a task that comes from outside meets on a busy CPU.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum TurnHere {
+    /// Nothing, as far as one can see: it may be next.
+    Soon,
+    /// One more task came just before, or its own group runs here: that goes first.
+    Behind,
+    /// Several came just before. Others will fetch from here; looking elsewhere for each of a burst would not pay.
+    Flooded,
+}
 
 impl<H: Host> Machine<H> {
     /// From a thread that drives a CPU: to that CPU's own inbox.
@@ -44,7 +59,7 @@ impl<H: Host> Machine<H> {
         let at = At::outside(Site::Wake);
         runnable.metadata().set_runnable_since(self.host.now(CpuId::OUTSIDE));
         let home = self.host.home();
-        let target = self.target_for(at, home);
+        let target = self.target_for(at, home, runnable.metadata().port.id());
         match self.cpu(target).inbox.push(at, runnable) {
             Pushed::First | Pushed::More => {}
             Pushed::Closed(runnable) => return refuse(runnable),
@@ -58,14 +73,34 @@ impl<H: Host> Machine<H> {
         }
     }
 
-    /// The home CPU if it is parked or nobody near it is; otherwise a parked CPU near it, so that the task need not be
-    /// fetched from a busy one. A hint: the CPU may have been kicked meanwhile.
-    fn target_for(&self, at: At, home: CpuId) -> CpuId {
+    /// Where a task that is woken outside goes: the home CPU if it is parked; otherwise a parked CPU near it, so that the
+    /// task need not be fetched from a busy one. If none is parked, the home CPU again, unless that has a task of this
+    /// group to do first while a neighbor has not: there the task may cut in after the poll under way. All of it are
+    /// hints that may be old.
+    fn target_for(&self, at: At, home: CpuId, group: GroupId) -> CpuId {
         if self.cpu(home).park.is_parked(at) {
             return home;
         }
         let place = self.cpu(home).place;
-        self.domains[place.domain].parked(at, place.bit).find(|cpu| self.cpu(*cpu).park.is_parked(at)).unwrap_or(home)
+        let domain = &self.domains[place.domain];
+        let parked = domain.parked(at, place.bit).find(|cpu| self.cpu(*cpu).park.is_parked(at));
+        parked.unwrap_or_else(|| match self.turn_of(at, home, group) {
+            TurnHere::Soon | TurnHere::Flooded => home,
+            TurnHere::Behind => {
+                let is_better = |cpu: &CpuId| self.turn_of(at, *cpu, group) == TurnHere::Soon;
+                domain.neighbors(place.bit, NEIGHBORS_PER_WAKE).find(is_better).unwrap_or(home)
+            }
+        })
+    }
+
+    fn turn_of(&self, at: At, cpu: CpuId, group: GroupId) -> TurnHere {
+        let cpu = self.cpu(cpu);
+        match cpu.inbox.hint(at) {
+            InboxHint::Many => TurnHere::Flooded,
+            InboxHint::One => TurnHere::Behind,
+            InboxHint::Empty if cpu.waiting.running(at) == Some(group) => TurnHere::Behind,
+            InboxHint::Empty => TurnHere::Soon,
+        }
     }
 
     /// Kicks one parked CPU to search, near `from` first, unless somebody searches there already. A fence must have come

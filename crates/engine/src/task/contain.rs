@@ -43,6 +43,8 @@ impl<T> Drop for Caught<T> {
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::disallowed_types, reason = "counts drops")]
+
     use super::*;
     use std::sync::atomic::{AtomicUsize, Ordering};
 

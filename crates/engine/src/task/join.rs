@@ -11,7 +11,12 @@ use std::any::Any;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+#[expect(
+    clippy::disallowed_types,
+    reason = "makes the payload of a panic `Sync`; the user's code takes it out, no scheduling path does"
+)]
+use std::sync::Mutex;
+use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
 use super::Meta;
@@ -157,6 +162,7 @@ pub struct JoinError {
     why: Why,
 }
 
+#[expect(clippy::disallowed_types, reason = "makes the payload of a panic `Sync`; only the user's code takes it out")]
 enum Why {
     Reason(Reason),
     /// A panic's payload need not be `Sync`; the lock makes the error so.
@@ -168,6 +174,10 @@ impl JoinError {
         JoinError { why: Why::Reason(Reason::Cancelled) }
     }
 
+    #[expect(
+        clippy::disallowed_types,
+        reason = "makes the payload of a panic `Sync`; only the user's code takes it out"
+    )]
     pub(super) fn panicked(payload: Box<dyn Any + Send>) -> Self {
         JoinError { why: Why::Panicked(Mutex::new(payload)) }
     }

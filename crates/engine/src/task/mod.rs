@@ -33,13 +33,16 @@ use std::cell::UnsafeCell;
 use std::future::Future;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
+#[expect(clippy::disallowed_types, reason = "a task's cell, which exists without a host")]
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::task::Waker;
 
 /// A task that is runnable: whoever has it may poll it once.
 pub(crate) type Runnable = async_task::Runnable<Meta>;
 
 /// What the engine keeps in a task's cell.
+#[expect(clippy::disallowed_types, reason = "a task's cell, which exists without a host")]
 #[derive(Debug)]
 pub(crate) struct Meta {
     /// The task's part in its group. `None` once the future is gone: what is left of a task, its handle or wakers, does
@@ -142,6 +145,7 @@ where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
+    #[expect(clippy::disallowed_types, reason = "a task's cell, which exists without a host")]
     let meta = Meta {
         port: UnsafeCell::new(Some(port)),
         link: Link::default(),

@@ -10,6 +10,8 @@
 //!
 //! Knows nothing of how tasks are shared out, and nothing of threads.
 
+#![expect(clippy::disallowed_types, reason = "a host: its words and locks are where the engine gets them from")]
+
 mod checker;
 mod host;
 

@@ -78,6 +78,44 @@ pub fn due(cpus: usize, groups: usize, mut changes: Vec<(Time, usize, Demand)>, 
     due
 }
 
+/// A piece of work that comes at a time, and can use one CPU.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Arrival {
+    pub at: Time,
+    pub group: usize,
+    pub work: Span,
+}
+
+/// Steps in which the fluid machine of [`due_of_arrivals`] moves on.
+const STEP: Span = Span::from_micros(50);
+
+/// The same for groups of equal weight whose demand is work that arrives: what is left of it in the *ideal* machine is what
+/// a group asks for. A real machine serves one piece at full speed while another waits, which says nothing of demand.
+pub fn due_of_arrivals(cpus: usize, groups: usize, mut arrivals: Vec<Arrival>, windows: usize) -> Vec<Vec<f64>> {
+    arrivals.sort_by_key(|arrival| arrival.at);
+    let mut due = vec![vec![0.0; groups]; windows];
+    let mut left: Vec<Vec<f64>> = vec![Vec::new(); groups];
+    let mut arrivals = arrivals.into_iter().peekable();
+    let steps = WINDOW.as_nanos() / STEP.as_nanos();
+    for step in 0..steps * windows as u64 {
+        let until = (step + 1) * STEP.as_nanos();
+        while let Some(arrival) = arrivals.next_if(|arrival| arrival.at.as_nanos() < until) {
+            left[arrival.group].push(arrival.work.as_nanos() as f64);
+        }
+        let asks: Vec<_> = left.iter().map(|pieces| Ask { tasks: pieces.len() as i64, weight: 1.0 }).collect();
+        let rates = water_fill(cpus as f64, &asks);
+        for (group, pieces) in left.iter_mut().enumerate().filter(|(_, pieces)| !pieces.is_empty()) {
+            let each = rates[group] * STEP.as_nanos() as f64 / pieces.len() as f64;
+            due[(step / steps) as usize][group] += pieces.iter().map(|piece| piece.min(each)).sum::<f64>();
+            pieces.retain_mut(|piece| {
+                *piece -= each;
+                *piece > 0.0
+            });
+        }
+    }
+    due
+}
+
 #[test]
 fn what_a_group_cannot_use_goes_to_the_others_by_weight() {
     let asks = [(9.0, 1), (1.0, 100), (2.0, 100), (5.0, 0)].map(|(weight, tasks)| Ask { tasks, weight });

@@ -3,6 +3,7 @@
 //! Knows nothing of how the engine shares.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part")]
 #![allow(
+    clippy::disallowed_types,
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
     clippy::unwrap_used,
@@ -15,8 +16,9 @@ pub mod workloads;
 use evenkeel_core::{Span, Time};
 use evenkeel_engine::api::{Group, compute, now, sleep_until, yield_now};
 use evenkeel_engine::test_host::{TestConfig, TestMachine};
-use fluid::{Demand, WINDOW};
+use fluid::{Arrival, Demand, WINDOW};
 use parking_lot::Mutex;
+use std::ops::Range;
 use std::sync::Arc;
 
 pub const fn ms(millis: u64) -> Span {
@@ -36,8 +38,19 @@ pub struct Bench {
     pub machine: TestMachine,
     pub groups: Vec<Group>,
     pub ledger: Ledger,
+    /// By what the groups are judged.
+    pub yardstick: Yardstick,
     cpus: usize,
     seed: u64,
+}
+
+/// What a group asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Yardstick {
+    /// As many CPUs as it has runnable tasks.
+    Runnable,
+    /// The work of its clients, as it comes; for groups of clients only, of equal weight.
+    Arrivals,
 }
 
 /// What groups asked for and received.
@@ -47,6 +60,8 @@ pub struct Ledger(Arc<Mutex<Records>>);
 #[derive(Default)]
 struct Records {
     demands: Vec<(Time, usize, Demand)>,
+    /// Work of clients.
+    arrivals: Vec<Arrival>,
     /// Per window and group, in ns.
     service: Vec<Vec<f64>>,
     groups: usize,
@@ -107,9 +122,13 @@ impl Ledger {
     /// Works for a while (mean), sleeps for a while (mean), both exponentially distributed.
     pub async fn client(self, group: usize, run: Span, pause: Span, poll: Span, seed: u64) {
         let mut random = fastrand::Rng::with_seed(seed);
+        let mut at = now();
         loop {
-            self.work_in_polls(group, exponential(&mut random, run), poll).await;
-            self.sleep_until(group, now().after(exponential(&mut random, pause))).await;
+            let work = exponential(&mut random, run);
+            self.0.lock().arrivals.push(Arrival { at, group, work });
+            self.work_in_polls(group, work, poll).await;
+            at = now().after(exponential(&mut random, pause));
+            self.sleep_until(group, at).await;
         }
     }
 
@@ -141,7 +160,7 @@ impl Bench {
     pub fn new(config: TestConfig) -> Self {
         let (cpus, seed) = (config.machine.caches.len(), config.machine.seed);
         let machine = TestMachine::new(config);
-        Bench { machine, groups: Vec::new(), ledger: Ledger::default(), cpus, seed }
+        Bench { machine, groups: Vec::new(), ledger: Ledger::default(), yardstick: Yardstick::Runnable, cpus, seed }
     }
 
     /// A group of this weight.
@@ -197,7 +216,10 @@ impl Bench {
     pub fn account(&self) -> Vec<Vec<Share>> {
         let records = self.ledger.0.lock();
         let windows = (self.machine.now().as_nanos() / WINDOW.as_nanos()) as usize;
-        let due = fluid::due(self.cpus, records.groups, records.demands.clone(), windows);
+        let due = match self.yardstick {
+            Yardstick::Runnable => fluid::due(self.cpus, records.groups, records.demands.clone(), windows),
+            Yardstick::Arrivals => fluid::due_of_arrivals(self.cpus, records.groups, records.arrivals.clone(), windows),
+        };
         let none = vec![0.0; records.groups];
         let rows = due.into_iter().enumerate().map(|(window, due)| {
             let got = records.service.get(window).unwrap_or(&none);
@@ -233,7 +255,15 @@ impl Bench {
     /// The bound of lag: four slices and the two longest polls, times the CPUs due, rounded up. Panics with the first
     /// group and window past it.
     pub fn assert_lag_bound(&self, from: usize, poll: Span) {
-        for (window, groups) in self.account().iter().enumerate().skip(from) {
+        self.assert_lag_bound_in(&[from..usize::MAX], poll);
+    }
+
+    /// The same for some windows only.
+    pub fn assert_lag_bound_in(&self, windows: &[Range<usize>], poll: Span) {
+        for (window, groups) in self.account().iter().enumerate() {
+            if !windows.iter().any(|range| range.contains(&window)) {
+                continue;
+            }
             for (group, share) in groups.iter().enumerate() {
                 let cpus = (share.due / WINDOW.as_nanos() as f64).ceil().max(1.0);
                 let bound = (4.0 * ms(1).as_nanos() as f64 + 2.0 * poll.as_nanos() as f64) * cpus;

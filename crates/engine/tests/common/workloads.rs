@@ -2,7 +2,7 @@
 //!
 //! Knows nothing of how they are judged.
 
-use super::{Bench, ms, us};
+use super::{Bench, Yardstick, ms, us};
 use evenkeel_core::Span;
 
 /// Groups that always have work, `tasks` tasks each.
@@ -20,6 +20,7 @@ pub fn zipf_weights() -> Vec<u32> {
 
 /// A hundred groups of equal weight with a Zipf number of clients, about one and a half times what the machine can do.
 pub fn closed_loop(bench: &mut Bench, cpus: usize, poll: Span) {
+    bench.yardstick = Yardstick::Arrivals;
     for rank in 1..=100 {
         let group = bench.group(100);
         let clients = (cpus as f64 * 7.5 / 5.19 / f64::from(rank)).ceil() as usize;
