@@ -23,7 +23,7 @@ impl CpuPool {
         Ok(CpuPool {
             interactive: runtime.group("interactive").weight(1_000).build()?,
             reports: runtime.group("reports").weight(10).max_tasks(10_000).build()?,
-            runtime: runtime,
+            runtime,
         })
     }
 
