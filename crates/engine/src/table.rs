@@ -115,11 +115,15 @@ impl<H: Host> Table<H> {
     pub(crate) fn admit(&self, at: At, id: GroupId, limit: Limit) -> Admission {
         let Limit::Tasks(most) = limit else { return Admission::Admitted };
         let live = &self.row(id).live;
-        let before = live.fetch_add(at, 1, Relaxed);
-        if before < most {
-            return Admission::Admitted;
+        let mut held = live.load(at, Relaxed);
+        // By exchange, so that one who is refused does not take up a place meanwhile. Ends: a failure means that somebody
+        // else was counted in or out.
+        while held < most {
+            match live.compare_exchange(at, held, held + 1, Relaxed) {
+                Ok(_) => return Admission::Admitted,
+                Err(changed) => held = changed,
+            }
         }
-        live.fetch_sub(at, 1, Relaxed);
         Admission::Full
     }
 

@@ -10,7 +10,9 @@ use crate::cpu::{Counter, RunQueue};
 use crate::host::{At, Host, Lock, Shared, Site};
 use crate::machine::{Machine, Woken};
 use crate::task::Runnable;
-use evenkeel_core::balance::{Appraisal, InboxHint, Look, Prospect, Waiting, appraise, look, look_count, pull_count};
+use evenkeel_core::balance::{
+    Appraisal, InboxHint, Look, Neighbor, Progress, Prospect, Waiting, appraise, look, look_count, pull_count,
+};
 use evenkeel_core::fair_queue::{Count, Slot};
 use evenkeel_core::{CpuId, GroupId, Time, Vtime};
 use std::sync::atomic::Ordering::Relaxed;
@@ -57,15 +59,16 @@ impl<H: Host> Turns<H> {
             }
         }
         let Some((_, other)) = best else { return };
-        let theirs = machine.cpu(other).waiting.read(at);
+        let progress = self.progress_of(machine, other, now);
+        let theirs = Neighbor { waiting: machine.cpu(other).waiting.read(at), progress };
         // Before locking, the clock itself: what was published may be old.
         if let Look::Pull(_) = self.judge(machine, at, &mine, &theirs) {
             self.pull_behind(machine, other, &mine, now);
         }
     }
 
-    fn judge(&self, machine: &Machine<H>, at: At, mine: &Waiting, theirs: &Waiting) -> Look {
-        let Some(smallest) = theirs.smallest else { return Look::Leave };
+    fn judge(&self, machine: &Machine<H>, at: At, mine: &Waiting, theirs: &Neighbor) -> Look {
+        let Some(smallest) = theirs.waiting.smallest else { return Look::Leave };
         let row = machine.table.row(smallest.group);
         look(mine, theirs, row.clock(at), machine.config.slice, row.weight(at))
     }
@@ -75,12 +78,13 @@ impl<H: Host> Turns<H> {
         let Some(mut queue) = machine.claim(at, other) else { return };
         let showed = machine.cpu(other).waiting.length(at);
         machine.intake(at, other, &mut queue, now);
-        let theirs = Waiting { smallest: machine.smallest(at, &mut queue), length: queue.fair.len() };
+        let waiting = Waiting { smallest: machine.smallest(at, &mut queue), length: queue.fair.len() };
+        let theirs = Neighbor { waiting, progress: self.progress_of(machine, other, now) };
         let haul = match self.judge(machine, at, mine, &theirs) {
             Look::Leave => None,
             Look::Pull(_) => {
-                let count = look_count(mine, &theirs);
-                theirs.smallest.and_then(|smallest| Self::load(&mut queue, smallest.group, count))
+                let count = look_count(mine, &waiting);
+                waiting.smallest.and_then(|smallest| Self::load(&mut queue, smallest.group, count))
             }
         };
         Self::leave_queue(machine, at, other, queue, showed);
@@ -89,12 +93,20 @@ impl<H: Host> Turns<H> {
         }
     }
 
+    fn progress_of(&self, machine: &Machine<H>, other: CpuId, now: Time) -> Progress {
+        let began = machine.cpu(other).prospect(self.at(Site::LookAround)).poll_began;
+        match began {
+            Some(began) if now.since(began) > machine.config.slice => Progress::Stuck,
+            _ => Progress::Going,
+        }
+    }
+
     /// Serves a CPU that has been in one poll for longer than a slice: takes its inbox into its queue, fires its timers.
     fn rescue(&mut self, machine: &Machine<H>, other: CpuId, now: Time) {
         let at = self.at(Site::LookAround);
         let prospect = machine.cpu(other).prospect(at);
-        let is_stuck = prospect.poll_began.is_some_and(|began| now.since(began) > machine.config.slice);
-        if !is_stuck || (prospect.inbox == InboxHint::Empty && prospect.timer > now) {
+        let is_going = self.progress_of(machine, other, now) == Progress::Going;
+        if is_going || (prospect.inbox == InboxHint::Empty && prospect.timer > now) {
             return;
         }
         let mut woken = Woken::new();

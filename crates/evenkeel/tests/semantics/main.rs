@@ -1,0 +1,21 @@
+//! What the runtime promises, claim by claim, on threads.
+//!
+//! Tests order their steps by handshakes, never by the length of a wait: a time limit is only there so that a hang
+//! becomes a failure.
+
+mod blocking;
+mod building;
+mod cooperation;
+mod elsewhere;
+mod ends;
+mod figures;
+mod groups;
+mod limits;
+mod long_polls;
+mod oddities;
+mod panics;
+mod shutdown;
+mod stress;
+mod support;
+mod thread_locals;
+mod timers;
