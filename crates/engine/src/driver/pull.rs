@@ -75,18 +75,29 @@ impl<H: Host> Turns<H> {
         let Some(mut queue) = machine.claim(at, other) else { return };
         let showed = machine.cpu(other).waiting.length(at);
         machine.intake(at, other, &mut queue, now);
-        let theirs = Waiting { smallest: machine.smallest(at, &mut queue), length: queue.fair.len() };
-        let haul = match self.judge(machine, at, mine, &theirs) {
-            Look::Leave => None,
-            Look::Pull(_) => {
-                let count = look_count(mine, &theirs);
-                theirs.smallest.and_then(|smallest| Self::load(&mut queue, smallest.group, count))
-            }
-        };
+        let hauls = self.load_behind(machine, &mut queue, mine);
         Self::leave_queue(machine, at, other, queue, showed);
-        if let Some(haul) = haul {
-            self.unload(machine, haul);
+        hauls.into_iter().for_each(|haul| self.unload(machine, haul));
+    }
+
+    /// Takes tasks of the most deserving groups, one group after the other. Ends: each turn takes a task at least, and
+    /// `look_count` bounds how many.
+    fn load_behind(&self, machine: &Machine<H>, queue: &mut RunQueue, mine: &Waiting) -> Vec<Haul> {
+        let at = self.at(Site::LookAround);
+        let (mut hauls, mut taken, mut most) = (Vec::new(), 0, usize::MAX);
+        while taken < most {
+            let theirs = Waiting { smallest: machine.smallest(at, queue), length: queue.fair.len() };
+            let here = Waiting { length: mine.length + taken, ..*mine };
+            if self.judge(machine, at, &here, &theirs) == Look::Leave {
+                break;
+            }
+            most = most.min(look_count(mine, &theirs));
+            let group = theirs.smallest.map(|smallest| smallest.group);
+            let Some(haul) = group.and_then(|group| Self::load(queue, group, most - taken)) else { break };
+            taken += haul.tasks.len();
+            hauls.push(haul);
         }
+        hauls
     }
 
     /// Serves a CPU that has been in one poll for longer than a slice: takes its inbox into its queue, fires its timers.
