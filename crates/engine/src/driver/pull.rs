@@ -84,14 +84,14 @@ impl<H: Host> Turns<H> {
     /// `look_count` bounds how many.
     fn load_behind(&self, machine: &Machine<H>, queue: &mut RunQueue, mine: &Waiting) -> Vec<Haul> {
         let at = self.at(Site::LookAround);
-        let (mut hauls, mut taken, mut most) = (Vec::new(), 0, usize::MAX);
+        let (mut hauls, mut taken) = (Vec::new(), 0);
+        let most = look_count(mine, &Waiting { smallest: None, length: queue.fair.len() });
         while taken < most {
             let theirs = Waiting { smallest: machine.smallest(at, queue), length: queue.fair.len() };
             let here = Waiting { length: mine.length + taken, ..*mine };
             if self.judge(machine, at, &here, &theirs) == Look::Leave {
                 break;
             }
-            most = most.min(look_count(mine, &theirs));
             let group = theirs.smallest.map(|smallest| smallest.group);
             let Some(haul) = group.and_then(|group| Self::load(queue, group, most - taken)) else { break };
             taken += haul.tasks.len();
