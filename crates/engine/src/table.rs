@@ -134,16 +134,20 @@ impl<H: Host> Table<H> {
 
     /// The groups that are alive, with what was counted for them.
     pub(crate) fn stats(&self, at: At) -> Vec<GroupStats> {
-        let made = usize::try_from(self.next.load(at, Relaxed)).unwrap_or(usize::MAX);
-        let rows = self.chunks.iter().filter_map(OnceLock::get).flatten().take(made);
-        rows.filter_map(|row| row.node.lock().upgrade().map(|node| (row, node)))
+        self.rows(at)
+            .filter_map(|row| row.node.lock().upgrade().map(|node| (row, node)))
             .map(|(row, node)| row.stats(at, &node))
             .collect()
     }
 
+    fn rows(&self, at: At) -> impl Iterator<Item = &GroupRow<H>> {
+        let made = usize::try_from(self.next.load(at, Relaxed)).unwrap_or(usize::MAX);
+        self.chunks.iter().filter_map(OnceLock::get).flatten().take(made)
+    }
+
     /// The ids of all groups that are alive, for checks.
     pub(crate) fn alive(&self, at: At) -> Vec<GroupId> {
-        self.stats(at).iter().map(|stats| stats.id).collect()
+        self.rows(at).filter_map(|row| row.node.lock().upgrade().map(|node| node.id())).collect()
     }
 }
 

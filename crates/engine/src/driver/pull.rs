@@ -78,19 +78,31 @@ impl<H: Host> Turns<H> {
         let Some(mut queue) = machine.claim(at, other) else { return };
         let showed = machine.cpu(other).waiting.length(at);
         machine.intake(at, other, &mut queue, now);
-        let waiting = Waiting { smallest: machine.smallest(at, &mut queue), length: queue.fair.len() };
-        let theirs = Neighbor { waiting, progress: self.progress_of(machine, other, now) };
-        let haul = match self.judge(machine, at, mine, &theirs) {
-            Look::Leave => None,
-            Look::Pull(_) => {
-                let count = look_count(mine, &waiting);
-                waiting.smallest.and_then(|smallest| Self::load(&mut queue, smallest.group, count))
-            }
-        };
+        let progress = self.progress_of(machine, other, now);
+        let hauls = self.load_behind(machine, &mut queue, mine, progress);
         Self::leave_queue(machine, at, other, queue, showed);
-        if let Some(haul) = haul {
-            self.unload(machine, haul);
+        hauls.into_iter().for_each(|haul| self.unload(machine, haul));
+    }
+
+    /// Takes tasks of the most deserving groups, one group after the other. Ends: each turn takes a task at least, and
+    /// `look_count` bounds how many.
+    fn load_behind(&self, machine: &Machine<H>, queue: &mut RunQueue, mine: &Waiting, progress: Progress) -> Vec<Haul> {
+        let at = self.at(Site::LookAround);
+        let (mut hauls, mut taken) = (Vec::new(), 0);
+        let most = look_count(mine, &Waiting { smallest: None, length: queue.fair.len() });
+        while taken < most {
+            let waiting = Waiting { smallest: machine.smallest(at, queue), length: queue.fair.len() };
+            let theirs = Neighbor { waiting, progress };
+            let here = Waiting { length: mine.length + taken, ..*mine };
+            if self.judge(machine, at, &here, &theirs) == Look::Leave {
+                break;
+            }
+            let group = waiting.smallest.map(|smallest| smallest.group);
+            let Some(haul) = group.and_then(|group| Self::load(queue, group, most - taken)) else { break };
+            taken += haul.tasks.len();
+            hauls.push(haul);
         }
+        hauls
     }
 
     fn progress_of(&self, machine: &Machine<H>, other: CpuId, now: Time) -> Progress {

@@ -46,16 +46,17 @@ impl<H: Host> Machine<H> {
     }
 
     fn check_charges(&self, at: At) {
-        for stats in self.table.stats(at) {
-            let line = &self.table.row(stats.id).line;
+        for group in self.table.alive(at) {
+            let row = self.table.row(group);
+            let line = &row.line;
             if !cfg!(debug_assertions) || line.weight_changes.load(at, Relaxed) > 0 {
                 continue;
             }
-            let unpublished: Span = self.unpublished(at, stats.id);
-            let run = Vspan::of(stats.run.plus(unpublished), stats.weight).units();
+            let published = Span::from_nanos(row.run.load(at, Relaxed));
+            let run = Vspan::of(published.plus(self.unpublished(at, group)), row.weight(at)).units();
             let charged = line.charged.load(at, Relaxed);
             let slack = line.settlements.load(at, Relaxed) + 1;
-            assert!(run.abs_diff(charged) <= slack, "I2: group {} was charged {charged} units for {run}", stats.id);
+            assert!(run.abs_diff(charged) <= slack, "I2: group {group} was charged {charged} units for {run}");
         }
     }
 
