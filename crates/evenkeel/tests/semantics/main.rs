@@ -4,6 +4,7 @@
 //! becomes a failure.
 
 #![expect(clippy::unwrap_used, reason = "the helpers of tests are tests")]
+#![expect(clippy::async_yields_async, reason = "tasks hand over handles and sleeps as they are")]
 
 mod blocking;
 mod building;
