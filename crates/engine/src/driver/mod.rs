@@ -191,14 +191,18 @@ impl<H: Host> Turns<H> {
         self.wake_all(woken);
     }
 
-    /// Calls wakers, which may be user code.
+    /// Calls wakers, which may be user code. It belongs to no group: what it spawns joins the default one.
     fn wake_all(&self, woken: Woken) {
-        if !woken.is_empty() {
-            context::enter(&self.current, || {
-                for waker in woken {
-                    contain(|| waker.wake());
-                }
-            });
+        if woken.is_empty() {
+            return;
         }
+        let running = self.seat().running();
+        self.seat().set_running(None);
+        context::enter(&self.current, || {
+            for waker in woken {
+                contain(|| waker.wake());
+            }
+        });
+        self.seat().set_running(running);
     }
 }

@@ -3,6 +3,9 @@
 //! Tests order their steps by handshakes, never by the length of a wait: a time limit is only there so that a hang
 //! becomes a failure.
 
+#![expect(clippy::unwrap_used, reason = "the helpers of tests are tests")]
+#![expect(clippy::async_yields_async, reason = "tasks hand over handles and sleeps as they are")]
+
 mod blocking;
 mod building;
 mod cooperation;

@@ -218,3 +218,38 @@ fn a_sleep_moves_between_tasks() {
         }
     });
 }
+
+#[test]
+fn what_a_foreign_waker_of_a_timer_spawns_belongs_to_no_group_that_happened_to_run() {
+    struct Spawner(std::sync::Mutex<Option<evenkeel::JoinHandle<()>>>);
+    impl std::task::Wake for Spawner {
+        fn wake(self: Arc<Self>) {
+            *self.0.lock().unwrap() = Some(evenkeel::spawn(async {}));
+        }
+    }
+    guarded(|| {
+        let runtime = runtime(1);
+        let busy = runtime.group("busy").build().unwrap();
+        let task = busy.spawn(async {
+            loop {
+                evenkeel::yield_now().await;
+            }
+        });
+        let spawner = Arc::new(Spawner(std::sync::Mutex::new(None)));
+        let waker = std::task::Waker::from(Arc::clone(&spawner));
+        let mut sleep = std::pin::pin!(evenkeel::sleep(Duration::from_millis(5)));
+        runtime.block_on(async {
+            let mut cx = std::task::Context::from_waker(&waker);
+            assert!(std::future::Future::poll(sleep.as_mut(), &mut cx).is_pending());
+        });
+        wait_until("the waker has spawned", || spawner.0.lock().unwrap().is_some());
+        let spawned = spawner.0.lock().unwrap().take().unwrap();
+        runtime.block_on(spawned).unwrap();
+        task.abort();
+        let _ = runtime.block_on(task);
+        let default = runtime.default_group().id();
+        wait_until("its poll is counted", || {
+            runtime.stats().groups.iter().any(|group| group.id == default && group.polls == 1)
+        });
+    });
+}
