@@ -134,6 +134,7 @@ fn a_run_is_a_function_of_its_seed() {
     let first = digest(Vtime::ZERO, 16, 1);
     assert_eq!(first, digest(Vtime::ZERO, 64, 1), "nor do checks change it");
     assert_ne!(first.hash, digest(Vtime::ZERO, 16, 2).hash);
+    println!("{first:?}");
     assert!(first.polls > 10_000);
 }
 
