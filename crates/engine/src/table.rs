@@ -30,6 +30,8 @@ pub(crate) struct ClockLine<H: Host> {
     pub(crate) weight: H::Shared,
     /// CPUs on which the group has a task queued.
     pub(crate) waiting_cpus: H::Shared,
+    /// How long the group's turns last, in ns: an average that each settlement moves. What a pick reserves.
+    pub(crate) turn: H::Shared,
     /// For checks of I2 and I5, in debug builds: virtual time charged, settlements, what is reserved and not settled,
     /// and how often the group was raised.
     pub(crate) charged: H::Shared,
@@ -168,6 +170,7 @@ impl<H: Host> GroupRow<H> {
             clock: word(),
             weight: word(),
             waiting_cpus: word(),
+            turn: word(),
             charged: word(),
             settlements: word(),
             reserved: word(),

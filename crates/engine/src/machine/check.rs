@@ -60,7 +60,7 @@ impl<H: Host> Machine<H> {
         }
     }
 
-    /// Reserved and not settled: a slice for each CPU that runs the group, no more and no less.
+    /// Reserved and not settled: a slice at most for each CPU that runs the group, nothing if none does.
     fn check_reservations(&self, at: At) {
         let mut running: BTreeMap<GroupId, u64> = BTreeMap::new();
         for cpu in &self.cpus {
@@ -74,11 +74,12 @@ impl<H: Host> Machine<H> {
                 continue;
             }
             let slices = running.get(&group).copied().unwrap_or(0);
-            let expected = self.reserved_amount(self.table.row(group).weight(at)).times(slices).units();
+            let weight = self.table.row(group).weight(at);
+            let most = self.reserved_amount(self.config.slice, weight).times(slices).units();
             let reserved = line.reserved.load(at, Relaxed);
-            assert_eq!(
-                reserved, expected,
-                "I2: reserved and not settled of group {group}, which runs on {slices} CPUs"
+            assert!(
+                reserved <= most,
+                "I2: {reserved} reserved and not settled of group {group}, which runs on {slices} CPUs"
             );
         }
     }
