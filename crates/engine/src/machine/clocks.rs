@@ -83,8 +83,7 @@ impl<H: Host> Machine<H> {
         let at = Self::charge_at(at);
         let row = self.table.row(group);
         let weight = row.weight(at);
-        let turn = Span::from_nanos(row.line.turn.load(at, Relaxed));
-        let amount = self.reserved_amount(turn.min(self.config.slice), weight);
+        let amount = self.usual_turn(at, group);
         if cfg!(debug_assertions) {
             row.line.reserved.fetch_add(at, amount.units(), Relaxed);
         }
@@ -94,6 +93,13 @@ impl<H: Host> Machine<H> {
             largest.store(at, picked.bits(), Relaxed);
         }
         Reservation { group, weight, amount, picked }
+    }
+
+    /// What a turn of the group usually costs it, a slice at most.
+    pub(super) fn usual_turn(&self, at: At, group: GroupId) -> Vspan {
+        let row = self.table.row(group);
+        let turn = Span::from_nanos(row.line.turn.load(at, Relaxed));
+        self.reserved_amount(turn.min(self.config.slice), row.weight(at))
     }
 
     pub(super) fn reserved_amount(&self, turn: Span, weight: Weight) -> Vspan {

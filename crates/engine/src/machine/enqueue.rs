@@ -33,8 +33,9 @@ impl<H: Host> Machine<H> {
         }
         queue.fair.push(slot, task);
         if let Some(running) = queue.running {
-            let is_more_deserving = running.group != group && !running.clock.is_before(self.table.row(group).clock(at));
-            queue.is_cut |= is_more_deserving;
+            // What a task of the group that runs elsewhere has reserved is not yet received: it is not held against it.
+            let clock = self.table.row(group).clock(at).minus(self.usual_turn(at, group));
+            queue.is_cut |= running.group != group && !running.clock.is_before(clock);
         }
     }
 
