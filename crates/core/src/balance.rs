@@ -29,6 +29,26 @@ pub enum PullReason {
     Behind,
     /// At least two more tasks wait there than here, and its most deserving group is not ahead of ours.
     Longer,
+    /// It does not come to what waits there, and its most deserving group is not ahead of ours.
+    Stuck,
+}
+
+/// How soon a CPU comes to what waits on it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Progress {
+    /// Its poll is within a slice, as far as one can see.
+    Going,
+    /// It has been in one poll for longer than a slice.
+    Stuck,
+}
+
+/// What a CPU sees of another one that it looks at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Neighbor {
+    /// What waits there.
+    pub waiting: Waiting,
+    /// How soon it comes to that.
+    pub progress: Progress,
 }
 
 /// What to do about a CPU that was looked at.
@@ -41,16 +61,25 @@ pub enum Look {
     Pull(PullReason),
 }
 
-/// Decides the fairness pull ("look around"): `clock` is the current clock of `theirs.smallest`, read again, since the
-/// published one may be old.
-pub fn look(mine: &Waiting, theirs: &Waiting, clock: Vtime, slice: Span, weight: Weight) -> Look {
-    let (Some(my), Some(_)) = (mine.smallest, theirs.smallest) else {
+/// Decides the fairness pull ("look around"): `clock` is the current clock of the smallest that waits there, read again,
+/// since the published one may be old.
+///
+/// Two CPUs that run one group never find each other behind. So a task of that group that waits on a stuck CPU is pulled
+/// for being stuck, or it would wait for the end of the poll.
+pub fn look(mine: &Waiting, theirs: &Neighbor, clock: Vtime, slice: Span, weight: Weight) -> Look {
+    let (Some(my), Some(_)) = (mine.smallest, theirs.waiting.smallest) else {
         return Look::Leave;
     };
     if clock.plus(Vspan::of(slice, weight)).is_before(my.clock) {
         return Look::Pull(PullReason::Behind);
     }
-    if theirs.length >= mine.length + 2 && !my.clock.is_before(clock) {
+    if my.clock.is_before(clock) {
+        return Look::Leave;
+    }
+    if theirs.progress == Progress::Stuck {
+        return Look::Pull(PullReason::Stuck);
+    }
+    if theirs.waiting.length >= mine.length + 2 {
         return Look::Pull(PullReason::Longer);
     }
     Look::Leave
@@ -161,7 +190,19 @@ mod tests {
     }
 
     fn look_at(mine: Waiting, theirs: Waiting) -> Look {
-        look(&mine, &theirs, theirs.smallest.unwrap().clock, SLICE, Weight::MIN)
+        look_at_one(mine, theirs, Progress::Going)
+    }
+
+    fn look_at_one(mine: Waiting, waiting: Waiting, progress: Progress) -> Look {
+        look(&mine, &Neighbor { waiting, progress }, waiting.smallest.unwrap().clock, SLICE, Weight::MIN)
+    }
+
+    #[test]
+    fn a_stuck_cpu_is_pulled_from_unless_its_group_is_ahead() {
+        let mine = waiting(Span::from_millis(10), 1);
+        let stuck = |clock| look_at_one(mine, waiting(clock, 1), Progress::Stuck);
+        assert_eq!(stuck(Span::from_millis(10)), Look::Pull(PullReason::Stuck));
+        assert_eq!(stuck(Span::from_millis(11)), Look::Leave);
     }
 
     #[test]
@@ -182,7 +223,7 @@ mod tests {
     #[test]
     fn a_stale_published_clock_leads_to_nothing() {
         let mine = waiting(Span::from_millis(10), 1);
-        let theirs = waiting(Span::ZERO, 1);
+        let theirs = Neighbor { waiting: waiting(Span::ZERO, 1), progress: Progress::Going };
         assert_eq!(look(&mine, &theirs, mine.smallest.unwrap().clock, SLICE, Weight::MIN), Look::Leave);
     }
 

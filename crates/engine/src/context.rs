@@ -14,7 +14,7 @@ use crate::task::TaskRef;
 use std::cell::Cell;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, RawWakerVTable, Waker};
 
 thread_local! {
     // Without a destructor, so that it can be read while the thread ends.
@@ -28,16 +28,17 @@ thread_local! {
 pub(crate) struct Current {
     handle: Handle,
     seat: Option<Seat>,
-    /// Address of the cell of the task in its poll: its waker is not user code.
-    task: Cell<*const ()>,
+    /// What the waker of the task in its poll is made of: that one is not user code. Both, since somebody may wrap a
+    /// waker around the same data.
+    task: Cell<(*const (), *const RawWakerVTable)>,
 }
 
-// SAFETY: the pointer is only compared, never followed. The other fields are `Send`.
+// SAFETY: the pointers are only compared, never followed. The other fields are `Send`.
 unsafe impl Send for Current {}
 
 impl Current {
     pub(crate) fn new(handle: Handle, seat: Option<Seat>) -> Self {
-        Current { handle, seat, task: Cell::new(std::ptr::null()) }
+        Current { handle, seat, task: Cell::new((std::ptr::null(), std::ptr::null())) }
     }
 
     pub(crate) fn handle(&self) -> &Handle {
@@ -56,6 +57,10 @@ impl Current {
     /// The driver's own view of its seat.
     pub(crate) fn own_seat(&self) -> &Seat {
         self.seat.as_ref().expect("a driver has a seat")
+    }
+
+    fn is_own(&self, waker: &Waker) -> bool {
+        self.task.get() == (waker.data(), std::ptr::from_ref(waker.vtable()))
     }
 
     /// The seat, if this thread drives a CPU of the machine that the port's group belongs to.
@@ -91,17 +96,17 @@ pub(crate) fn is_in_task() -> bool {
 }
 
 /// Notes which task's poll begins.
-pub(crate) fn begin_task(task: *const ()) {
+pub(crate) fn begin_task(waker: &Waker) {
     with(|current| {
         if let Some(current) = current {
-            current.task.set(task);
+            current.task.set((waker.data(), std::ptr::from_ref(waker.vtable())));
         }
     });
 }
 
 /// Whether `waker` wakes the task that is in its poll here.
 pub(crate) fn is_trusted(waker: &Waker) -> bool {
-    with(|current| current.is_some_and(|current| current.seat.is_some() && current.task.get() == waker.data()))
+    with(|current| current.is_some_and(|current| current.seat.is_some() && current.is_own(waker)))
 }
 
 /// Leaves a task that suspends for the first time to the driver, to be registered after the poll.
@@ -118,7 +123,7 @@ pub(crate) fn register(task: TaskRef) {
 pub(crate) fn gives_way(cx: &Context<'_>) -> Poll<()> {
     let must = with(|current| {
         current.is_some_and(|current| {
-            current.task.get() == cx.waker().data()
+            current.is_own(cx.waker())
                 && current.seat().is_some_and(|seat| seat.counts_call() && current.machine().is_slice_over(seat))
         })
     });

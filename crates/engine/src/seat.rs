@@ -127,6 +127,11 @@ impl Seat {
         }
     }
 
+    /// Lets go of all ports: a CPU that parks must not keep a group whose tasks end elsewhere meanwhile.
+    pub(crate) fn clear_ports(&self) {
+        self.ports.borrow_mut().iter_mut().for_each(|port| *port = None);
+    }
+
     /// The port of the group that runs here: what a spawn inherits.
     pub(crate) fn running(&self) -> Option<Arc<GroupPort>> {
         self.running.borrow().clone()

@@ -31,6 +31,8 @@ pub(crate) struct ClockLine<H: Host> {
     pub(crate) weight: H::Shared,
     /// CPUs on which the group has a task queued.
     pub(crate) waiting_cpus: H::Shared,
+    /// How long the group's turns last, in ns: an average that each settlement moves. What a pick reserves.
+    pub(crate) turn: H::Shared,
     /// For checks of I2 and I5, in debug builds: virtual time charged, settlements, what is reserved and not settled,
     /// and how often the group was raised.
     pub(crate) charged: H::Shared,
@@ -116,11 +118,15 @@ impl<H: Host> Table<H> {
     pub(crate) fn admit(&self, at: At, id: GroupId, limit: Limit) -> Admission {
         let Limit::Tasks(most) = limit else { return Admission::Admitted };
         let live = &self.row(id).live;
-        let before = live.fetch_add(at, 1, Relaxed);
-        if before < most {
-            return Admission::Admitted;
+        let mut held = live.load(at, Relaxed);
+        // By exchange, so that one who is refused does not take up a place meanwhile. Ends: a failure means that somebody
+        // else was counted in or out.
+        while held < most {
+            match live.compare_exchange(at, held, held + 1, Relaxed) {
+                Ok(_) => return Admission::Admitted,
+                Err(changed) => held = changed,
+            }
         }
-        live.fetch_sub(at, 1, Relaxed);
         Admission::Full
     }
 
@@ -131,16 +137,20 @@ impl<H: Host> Table<H> {
 
     /// The groups that are alive, with what was counted for them.
     pub(crate) fn stats(&self, at: At) -> Vec<GroupStats> {
-        let made = usize::try_from(self.next.load(at, Relaxed)).unwrap_or(usize::MAX);
-        let rows = self.chunks.iter().filter_map(OnceLock::get).flatten().take(made);
-        rows.filter_map(|row| row.node.lock().upgrade().map(|node| (row, node)))
+        self.rows(at)
+            .filter_map(|row| row.node.lock().upgrade().map(|node| (row, node)))
             .map(|(row, node)| row.stats(at, &node))
             .collect()
     }
 
+    fn rows(&self, at: At) -> impl Iterator<Item = &GroupRow<H>> {
+        let made = usize::try_from(self.next.load(at, Relaxed)).unwrap_or(usize::MAX);
+        self.chunks.iter().filter_map(OnceLock::get).flatten().take(made)
+    }
+
     /// The ids of all groups that are alive, for checks.
     pub(crate) fn alive(&self, at: At) -> Vec<GroupId> {
-        self.stats(at).iter().map(|stats| stats.id).collect()
+        self.rows(at).filter_map(|row| row.node.lock().upgrade().map(|node| node.id())).collect()
     }
 }
 
@@ -161,6 +171,7 @@ impl<H: Host> GroupRow<H> {
             clock: word(),
             weight: word(),
             waiting_cpus: word(),
+            turn: word(),
             charged: word(),
             settlements: word(),
             reserved: word(),

@@ -6,6 +6,8 @@
 //!
 //! Knows nothing of who fires, or of CPUs.
 
+use crate::context;
+use crate::task::contain;
 use atomic_waker::AtomicWaker;
 use evenkeel_core::Time;
 use std::cmp::Ordering as Order;
@@ -64,6 +66,11 @@ impl Timer {
 
     /// Who is to be woken. Look at the phase again afterwards: it may have fired in between.
     pub(crate) fn register(&self, waker: &Waker) {
+        if !context::is_trusted(waker) {
+            // The one before may be user code too: its destructor must not hurt who polls now, nor the cell.
+            let before = self.waker.take();
+            contain(|| drop(before));
+        }
         self.waker.register(waker);
     }
 
@@ -77,6 +84,14 @@ impl Timer {
         // ORDER T: Release, see `phase`. A cancelled one stays cancelled: nobody looks at it any more.
         self.state.store(phase as u8, Ordering::Release);
         self.waker.take()
+    }
+}
+
+/// The last one to let go of a timer may hold a queue lock.
+impl Drop for Timer {
+    fn drop(&mut self) {
+        let waker = self.waker.take();
+        contain(|| drop(waker));
     }
 }
 

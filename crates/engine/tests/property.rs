@@ -1,7 +1,9 @@
 //! Arbitrary interleavings of what users can do, on one to four CPUs: invariants I1 to I5 are recomputed after each step,
 //! and every future is dropped exactly once.
 
-#[allow(dead_code, reason = "only the units are used")]
+#![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
+#![expect(clippy::disallowed_types, reason = "a test keeps its own books, beside the engine's words and locks")]
+
 mod common;
 
 use common::us;

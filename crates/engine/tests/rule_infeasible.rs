@@ -98,3 +98,26 @@ fn a_thousand_groups_of_one_task_are_served_in_turn() {
     let worst = worst.fold(0.0, f64::max) * 1_500.0;
     assert!(worst <= 2.5, "{worst} ms off in 1,500, of {:?} due", ms(6));
 }
+
+#[test]
+fn groups_that_come_while_many_wait_are_found() {
+    // More groups on one CPU than are scanned: a heap keeps their order, and I4 is checked after each step.
+    let mut bench = Bench::flat(1);
+    for _ in 0..100 {
+        let group = bench.group(100);
+        bench.hogs(group, 1, us(250));
+    }
+    let (busy, idle): (Vec<_>, Vec<_>) = (0..20).map(|_| (bench.group(1_000), bench.group(100))).unzip();
+    for group in busy {
+        bench.clients(group, 1, us(100), ms(5), us(100));
+    }
+    for group in idle {
+        bench.clients(group, 1, us(500), ms(2), us(250));
+    }
+    bench.run(3);
+    let stats = bench.machine.handle().stats();
+    let wait =
+        stats.groups.iter().filter(|stats| stats.weight.get() == 1_000).map(|stats| stats.wait.quantile_upper(500));
+    // A heavy group that asks for little of its share is first when it comes, or nearly so.
+    assert!(wait.clone().all(|wait| wait <= ms(2)), "{:?}", wait.collect::<Vec<_>>());
+}

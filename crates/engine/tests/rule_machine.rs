@@ -1,8 +1,10 @@
 //! The machine in virtual time: no CPU idles while a task waits, groups come and go, clocks wrap around, runs repeat.
 
+#![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
+#![expect(clippy::disallowed_types, reason = "a test keeps its own books, beside the engine's words and locks")]
+
 mod common;
 
-use common::fluid::Demand;
 use common::workloads::{backlog, on_off};
 use common::{Bench, at_ms, ms, us};
 use evenkeel_core::{CpuId, Span, Time, Vspan, Vtime, Weight};
@@ -72,29 +74,21 @@ fn idling_costs_nothing_when_kicks_are_instant() {
     assert_eq!(bench.machine.idle_while_waiting(), IdleWhileWaiting::default());
 }
 
-/// Groups of one task each, ten thousand in a second, beside one that always has work.
+/// Groups of one task each, ten thousand in a second and all from one thread outside, that ask for four fifths of the
+/// machine, beside one group that always has work. How long each lived, shortest first.
 fn short_lived(cpus: usize, windows: u64) -> (Bench, usize, Vec<Span>) {
-    const POOL: usize = 400;
     let mut bench = Bench::flat(cpus);
-    let hog = bench.group(100);
+    let (hog, short) = (bench.group(100), bench.group(100));
     bench.hogs(hog, cpus, us(50));
-    // The ledger knows a fixed number of groups: the short-lived ones take turns in it.
-    let turns: Vec<usize> = (0..POOL).map(|_| bench.group(100)).collect();
-    bench.groups.truncate(1);
-    let turns = Arc::new(Mutex::new(turns));
     let lives = Arc::new(Mutex::new(Vec::new()));
     for birth in 0..windows * 1_000 {
         let at = Time::ZERO.after(us(100 * birth));
-        let (ledger, turns, lives) = (bench.ledger.clone(), Arc::clone(&turns), Arc::clone(&lives));
+        let (ledger, lives) = (bench.ledger.clone(), Arc::clone(&lives));
         bench.machine.at(at, move |handle| {
-            let turn = turns.lock().pop().unwrap();
-            ledger.ask(at, turn, Demand::Tasks(1));
             let group = handle.group("short").weight(100).build().unwrap();
             drop(group.spawn(async move {
-                ledger.work_in_polls(turn, us(80).times(cpus as u64), us(50)).await;
-                ledger.ask(now(), turn, Demand::Tasks(-1));
+                ledger.work_in_polls(short, us(80).times(cpus as u64), us(50)).await;
                 lives.lock().push(now().since(at));
-                turns.lock().push(turn);
             }));
         });
     }
@@ -107,13 +101,15 @@ fn short_lived(cpus: usize, windows: u64) -> (Bench, usize, Vec<Span>) {
 #[test]
 fn ten_thousand_groups_a_second_come_and_go() {
     let (bench, hog, lives) = short_lived(4, 6);
-    let share = bench.cpus_of(hog, 1, 6);
-    assert!(share.error() < 2.0, "{share:?}");
-    assert!(lives.len() > 5_500, "{} of 6,000 ended", lives.len());
+    // Far less than the hog's share: it leaves them all that they ask for, and gets the rest.
+    let got = bench.cpus_of(hog, 1, 6).got;
+    assert!((0.75..0.85).contains(&got), "{got} CPUs");
+    assert!(lives.len() > 5_900, "{} of 6,000 ended", lives.len());
+    assert!(lives[lives.len() * 99 / 100] < ms(2 * 36), "{:?}", lives[lives.len() * 99 / 100]);
     // Ids are reused: as many as were alive at a time, not as many as there were.
     let group = bench.machine.handle().group("last").build().unwrap();
-    assert!(group.id().index() < 1_000, "{:?}", group.id());
-    assert!(bench.machine.handle().stats().groups.len() < 600);
+    assert!(group.id().index() < 600, "{:?}", group.id());
+    assert!(bench.machine.handle().stats().groups.len() < 100);
 }
 
 fn digest(start: Vtime, check_every: u64, seed: u64) -> Digest {
@@ -138,6 +134,7 @@ fn a_run_is_a_function_of_its_seed() {
     let first = digest(Vtime::ZERO, 16, 1);
     assert_eq!(first, digest(Vtime::ZERO, 64, 1), "nor do checks change it");
     assert_ne!(first.hash, digest(Vtime::ZERO, 16, 2).hash);
+    println!("{first:?}");
     assert!(first.polls > 10_000);
 }
 

@@ -1,5 +1,4 @@
 //! The sharing rule in virtual time: groups that always have work get their shares.
-#![allow(clippy::unwrap_used, reason = "tests")]
 
 mod common;
 

@@ -155,7 +155,7 @@ impl Runtime {
     pub fn shutdown_timeout(mut self, limit: Duration) -> bool {
         self.handle.stop();
         self.workers.clear();
-        if api::is_in_task() {
+        if api::is_on_worker() {
             return *self.running.count.lock() == 0;
         }
         let deadline = Instant::now().checked_add(limit);
@@ -180,7 +180,7 @@ impl Runtime {
 impl Drop for Runtime {
     fn drop(&mut self) {
         self.handle.stop();
-        if api::is_in_task() {
+        if api::is_on_worker() {
             return;
         }
         for worker in self.workers.drain(..) {
@@ -215,8 +215,9 @@ impl Worker {
         let guard = AbortOnPanic;
         self.hooks.start();
         drive(&mut self.driver, self.machine.host(), &self.parker);
-        self.hooks.stop();
+        // First, so that a hook that drops the runtime does not join this thread.
         api::note_worker_ends();
+        self.hooks.stop();
         drop(self);
         std::mem::forget(guard);
         let mut count = running.count.lock();

@@ -33,10 +33,10 @@ fn the_example_gives_its_shares_on_the_test_host() {
 
 #[test]
 fn the_example_runs_on_threads() {
+    // Shares are asserted in virtual time: on threads, within so short a time, they also depend on what else runs.
     let runtime = Runtime::builder().workers(2).build().unwrap();
     let outcomes = runtime.block_on(compete(Duration::from_millis(400))).unwrap();
-    let work: Vec<_> = outcomes.iter().map(|outcome| outcome.work).collect();
-    assert!(Duration::ZERO < work[0] && work[0] < work[1] && work[1] < work[2], "{work:?}");
+    assert!(outcomes.iter().all(|outcome| outcome.work > Duration::ZERO));
 }
 
 #[test]

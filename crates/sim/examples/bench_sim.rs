@@ -52,6 +52,10 @@ fn run(name: &str, length: Span) -> Result<(), Box<dyn Error>> {
         percent(total.of(Activity::LockWait)),
         resident().unwrap_or(0) >> 20,
     );
+    let mut parts: Vec<_> = Activity::all().map(|activity| (total.of(activity), activity)).collect();
+    parts.sort_by_key(|(span, _)| std::cmp::Reverse(*span));
+    let parts = parts.iter().take(7).map(|(span, activity)| format!("{activity} {:.1} %", percent(*span)));
+    println!("         {}", parts.collect::<Vec<_>>().join(", "));
     let began = Instant::now();
     sim.stop()?;
     println!("         stopped in {:.2} s", began.elapsed().as_secs_f64());

@@ -139,6 +139,7 @@ impl Handle {
     }
 
     /// Asks the runtime to stop, and returns at once. For hosts.
+    #[doc(hidden)]
     pub fn stop(&self) {
         self.machine.stop();
     }
@@ -289,7 +290,8 @@ pub fn note_worker_ends() {
     context::note_ending();
 }
 
-/// Whether the calling thread is inside the poll of a task of any runtime. For hosts.
-pub fn is_in_task() -> bool {
-    context::is_in_task()
+/// Whether the calling thread is a worker: inside the poll of a task of any runtime, or past its last one. It must not
+/// wait for workers to end then, of which it may be one. For hosts.
+pub fn is_on_worker() -> bool {
+    context::is_in_task() || context::is_ending()
 }

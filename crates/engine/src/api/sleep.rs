@@ -68,8 +68,7 @@ impl Future for Sleep {
             match armed.timer.phase() {
                 Phase::Armed | Phase::Cancelled => return Poll::Pending,
                 Phase::Fired => return self.finish(cx),
-                // Its machine has stopped: go on where this is polled now.
-                Phase::Orphaned => self.armed = None,
+                Phase::Orphaned => self.leave(),
             }
         }
         context::with(|current| {
@@ -97,6 +96,13 @@ impl Future for Sleep {
 }
 
 impl Sleep {
+    /// Its machine has stopped: what is left of it goes on where it is polled now, by that machine's clock.
+    fn leave(&mut self) {
+        if let (Some(armed), Until::At(deadline)) = (self.armed.take(), self.until) {
+            self.until = Until::In(deadline.since(armed.machine.now(None)));
+        }
+    }
+
     /// It is time; but a task that is always ready gives way now and then.
     fn finish(&mut self, cx: &Context<'_>) -> Poll<()> {
         if context::gives_way(cx).is_pending() {

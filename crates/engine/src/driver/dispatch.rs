@@ -185,6 +185,7 @@ impl<H: Host> Turns<H> {
             H::fence(at);
             machine.kick_searcher(at, self.cpu);
         }
+        self.settle_watch(machine);
         Some(task)
     }
 }

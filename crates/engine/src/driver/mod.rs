@@ -66,6 +66,8 @@ struct Turns<H: Host> {
     keeps_watch: bool,
     /// It kept the watch, and has not looked at everything since.
     has_left_watch: bool,
+    /// Somebody keeps the watch over the timers here, or had no need to, since it was last idle.
+    is_watch_settled: bool,
     /// What is left waiting here at the end of this dispatch was not shown to others before it.
     is_news: bool,
     /// Kicked, and nothing found yet.
@@ -98,6 +100,7 @@ impl<H: Host> Driver<H> {
             is_parked: false,
             keeps_watch: false,
             has_left_watch: false,
+            is_watch_settled: false,
             is_news: false,
             woke_for_nothing: false,
             charged: dispatch::CpuTimeMark::default(),
@@ -161,7 +164,7 @@ impl<H: Host> Turns<H> {
         self.count(machine, Counter::Polls, 1);
         if H::OBSERVES {
             let metadata = task.metadata();
-            machine.host.observe(self.at(Site::Dispatch), Event::Dispatched(metadata.key(), metadata.port.id()));
+            machine.host.observe(self.at(Site::Dispatch), Event::Dispatched(metadata.key(), metadata.port().id()));
         }
         self.user(machine, || task.run());
         // Ends: the task declares no more work, or has to give way.
@@ -211,14 +214,18 @@ impl<H: Host> Turns<H> {
         result
     }
 
-    /// Calls wakers, which may be user code.
+    /// Calls wakers, which may be user code. It belongs to no group: what it spawns joins the default one.
     fn wake_all(&self, machine: &Machine<H>, woken: Woken) {
-        if !woken.is_empty() {
-            self.user(machine, || {
-                for waker in woken {
-                    contain(|| waker.wake());
-                }
-            });
+        if woken.is_empty() {
+            return;
         }
+        let running = self.seat().running();
+        self.seat().set_running(None);
+        self.user(machine, || {
+            for waker in woken {
+                contain(|| waker.wake());
+            }
+        });
+        self.seat().set_running(running);
     }
 }

@@ -25,7 +25,8 @@ impl<H: Host> Turns<H> {
         machine.cpu(self.cpu).poll.set_began(self.at(Site::Park), None);
         self.seat().set_running(None);
         machine.cpu(self.cpu).waiting.set_running(self.at(Site::Park), None);
-        self.seat().prune_ports();
+        self.seat().clear_ports();
+        self.is_watch_settled = false;
         if !self.is_searching {
             self.is_searching = true;
             self.domain(machine).begin_search(self.at(Site::Search));
@@ -57,6 +58,22 @@ impl<H: Host> Turns<H> {
         let survey = self.survey(machine, now);
         let is_unwatched = survey.later < Time::NEVER && !self.domain(machine).is_watched(at);
         if waits_here || survey.has_work || is_unwatched {
+            machine.kick_searcher(at, self.cpu);
+        }
+    }
+
+    /// Before a poll, which may outlast a deadline here: if all CPUs were parked, nobody keeps the watch. Once is enough
+    /// while this CPU is busy: who parks meanwhile takes up the watch, and who leaves it looks for another.
+    pub(super) fn settle_watch(&mut self, machine: &Machine<H>) {
+        let at = self.at(Site::Park);
+        if self.is_watch_settled || machine.cpu(self.cpu).poll.timer.read(at) == Time::NEVER {
+            return;
+        }
+        self.is_watch_settled = true;
+        // ORDER P4: pairs with the fence in `park`. Either a CPU that parks sees that this one is busy, and keeps the
+        // watch, or we see that it is parked.
+        H::fence(at);
+        if !self.domain(machine).is_watched(at) {
             machine.kick_searcher(at, self.cpu);
         }
     }

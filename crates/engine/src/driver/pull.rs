@@ -10,7 +10,9 @@ use crate::cpu::{Counter, RunQueue};
 use crate::host::{At, Event, Host, Lock, Shared, Site};
 use crate::machine::{Machine, Woken};
 use crate::task::Runnable;
-use evenkeel_core::balance::{Appraisal, InboxHint, Look, Prospect, Waiting, appraise, look, look_count, pull_count};
+use evenkeel_core::balance::{
+    Appraisal, InboxHint, Look, Neighbor, Progress, Prospect, Waiting, appraise, look, look_count, pull_count,
+};
 use evenkeel_core::fair_queue::{Count, Slot};
 use evenkeel_core::{CpuId, GroupId, Time, Vtime};
 use std::sync::atomic::Ordering::Relaxed;
@@ -57,15 +59,16 @@ impl<H: Host> Turns<H> {
             }
         }
         let Some((_, other)) = best else { return };
-        let theirs = machine.cpu(other).waiting.read(at);
+        let progress = self.progress_of(machine, other, now);
+        let theirs = Neighbor { waiting: machine.cpu(other).waiting.read(at), progress };
         // Before locking, the clock itself: what was published may be old.
         if let Look::Pull(_) = self.judge(machine, at, &mine, &theirs) {
             self.pull_behind(machine, other, &mine, now);
         }
     }
 
-    fn judge(&self, machine: &Machine<H>, at: At, mine: &Waiting, theirs: &Waiting) -> Look {
-        let Some(smallest) = theirs.smallest else { return Look::Leave };
+    fn judge(&self, machine: &Machine<H>, at: At, mine: &Waiting, theirs: &Neighbor) -> Look {
+        let Some(smallest) = theirs.waiting.smallest else { return Look::Leave };
         let row = machine.table.row(smallest.group);
         look(mine, theirs, row.clock(at), machine.config.slice, row.weight(at))
     }
@@ -75,17 +78,38 @@ impl<H: Host> Turns<H> {
         let Some(mut queue) = machine.claim(at, other) else { return };
         let showed = machine.cpu(other).waiting.length(at);
         machine.intake(at, other, &mut queue, now);
-        let theirs = Waiting { smallest: machine.smallest(at, &mut queue), length: queue.fair.len() };
-        let haul = match self.judge(machine, at, mine, &theirs) {
-            Look::Leave => None,
-            Look::Pull(_) => {
-                let count = look_count(mine, &theirs);
-                theirs.smallest.and_then(|smallest| Self::load(&mut queue, smallest.group, count))
-            }
-        };
+        let progress = self.progress_of(machine, other, now);
+        let hauls = self.load_behind(machine, &mut queue, mine, progress);
         Self::leave_queue(machine, at, other, queue, showed);
-        if let Some(haul) = haul {
-            self.unload(machine, haul);
+        hauls.into_iter().for_each(|haul| self.unload(machine, haul));
+    }
+
+    /// Takes tasks of the most deserving groups, one group after the other. Ends: each turn takes a task at least, and
+    /// `look_count` bounds how many.
+    fn load_behind(&self, machine: &Machine<H>, queue: &mut RunQueue, mine: &Waiting, progress: Progress) -> Vec<Haul> {
+        let at = self.at(Site::LookAround);
+        let (mut hauls, mut taken) = (Vec::new(), 0);
+        let most = look_count(mine, &Waiting { smallest: None, length: queue.fair.len() });
+        while taken < most {
+            let waiting = Waiting { smallest: machine.smallest(at, queue), length: queue.fair.len() };
+            let theirs = Neighbor { waiting, progress };
+            let here = Waiting { length: mine.length + taken, ..*mine };
+            if self.judge(machine, at, &here, &theirs) == Look::Leave {
+                break;
+            }
+            let group = waiting.smallest.map(|smallest| smallest.group);
+            let Some(haul) = group.and_then(|group| Self::load(queue, group, most - taken)) else { break };
+            taken += haul.tasks.len();
+            hauls.push(haul);
+        }
+        hauls
+    }
+
+    fn progress_of(&self, machine: &Machine<H>, other: CpuId, now: Time) -> Progress {
+        let began = machine.cpu(other).prospect(self.at(Site::LookAround)).poll_began;
+        match began {
+            Some(began) if now.since(began) > machine.config.slice => Progress::Stuck,
+            _ => Progress::Going,
         }
     }
 
@@ -93,8 +117,8 @@ impl<H: Host> Turns<H> {
     fn rescue(&mut self, machine: &Machine<H>, other: CpuId, now: Time) {
         let at = self.at(Site::LookAround);
         let prospect = machine.cpu(other).prospect(at);
-        let is_stuck = prospect.poll_began.is_some_and(|began| now.since(began) > machine.config.slice);
-        if !is_stuck || (prospect.inbox == InboxHint::Empty && prospect.timer > now) {
+        let is_going = self.progress_of(machine, other, now) == Progress::Going;
+        if is_going || (prospect.inbox == InboxHint::Empty && prospect.timer > now) {
             return;
         }
         let mut woken = Woken::new();

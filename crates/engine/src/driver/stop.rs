@@ -1,12 +1,13 @@
 //! The end of a machine: every future is dropped, on a CPU of the machine, exactly once.
 //!
-//! Each driver sweeps when it stops: it drops what is queued and wakes what sleeps, so that it is queued and can be
-//! dropped too. The last one goes on until nothing is left, then closes the inboxes. A task that is in its poll meanwhile
-//! is dropped by a later sweep: its driver has not stopped yet.
+//! Each driver sweeps its CPU when it stops: it drops what is queued and wakes what sleeps, so that it is queued and can be
+//! dropped too. The last one sweeps them all until nothing is left, then closes the inboxes. A task that is in its poll
+//! meanwhile is dropped by a later sweep: its driver has not stopped yet.
 //!
 //! Knows nothing of who waits for the machine to end.
 
 use super::{Step, Turns};
+use crate::cpu::Cpu;
 use crate::host::{At, Host, Shared, Site};
 use crate::machine::{AnyMachine, Machine, Woken};
 use crate::task::{Runnable, contain};
@@ -30,7 +31,10 @@ impl<H: Host> Turns<H> {
         if self.stop == Progress::Running {
             self.leave(machine, now);
         }
-        self.sweep(machine);
+        match self.stop {
+            Progress::Running => self.sweep(machine, std::slice::from_ref(machine.cpu(self.cpu))),
+            Progress::Last | Progress::Stopped => self.sweep(machine, &machine.cpus),
+        }
         match self.stop {
             Progress::Running => {
                 // ORDER S: AcqRel: the last driver sees all that the others have left.
@@ -67,10 +71,10 @@ impl<H: Host> Turns<H> {
         self.drop_all(machine, requeued.into_iter().collect());
     }
 
-    /// Drops all that is queued anywhere, and wakes all that sleeps.
-    fn sweep(&mut self, machine: &Machine<H>) {
+    /// Drops all that is queued on these CPUs, and wakes all that sleeps.
+    fn sweep(&mut self, machine: &Machine<H>, cpus: &[Cpu<H>]) {
         let at = self.at(Site::Stop);
-        for cpu in &machine.cpus {
+        for cpu in cpus {
             let mut woken = Woken::new();
             let mut queue = machine.lock(at, cpu.id);
             let mut tasks: Vec<_> = cpu.inbox.take_all(at).collect();

@@ -27,6 +27,10 @@ const LEVEL_AGE_MAX: Span = Span::from_millis(1);
 /// A lead over the level that no group can have earned: the clocks have wrapped around while it slept.
 const LEAD_MAX: i64 = i64::MAX / 4;
 
+/// A settlement moves the average length of a group's turns by this part of the difference. Guess: a group that begins
+/// to use whole slices is taken for one within some turns.
+const TURN_MEMORY: u64 = 4;
+
 /// How far below the level a group may start, in slices.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Credit {
@@ -79,12 +83,12 @@ impl<H: Host> Machine<H> {
         At { site: Site::Charge, ..at }
     }
 
-    /// Charges a slice in advance.
+    /// Charges in advance what a turn of the group usually takes: a slice at most.
     pub(crate) fn reserve(&self, at: At, group: GroupId) -> Reservation {
         let at = Self::charge_at(at);
         let row = self.table.row(group);
         let weight = row.weight(at);
-        let amount = self.reserved_amount(weight);
+        let amount = self.usual_turn(at, group);
         if cfg!(debug_assertions) {
             row.line.reserved.fetch_add(check_at(at), amount.units(), Relaxed);
         }
@@ -96,9 +100,16 @@ impl<H: Host> Machine<H> {
         Reservation { group, weight, amount, picked }
     }
 
-    pub(super) fn reserved_amount(&self, weight: Weight) -> Vspan {
+    /// What a turn of the group usually costs it, a slice at most.
+    pub(super) fn usual_turn(&self, at: At, group: GroupId) -> Vspan {
+        let row = self.table.row(group);
+        let turn = Span::from_nanos(row.line.turn.load(at, Relaxed));
+        self.reserved_amount(turn.min(self.config.slice), row.weight(at))
+    }
+
+    pub(super) fn reserved_amount(&self, turn: Span, weight: Weight) -> Vspan {
         match self.config.charging {
-            super::Charging::ReserveAndSettle => Vspan::of(self.config.slice, weight),
+            super::Charging::ReserveAndSettle => Vspan::of(turn, weight),
             #[cfg(feature = "test-host")]
             super::Charging::AtEnd => Vspan::ZERO,
         }
@@ -111,6 +122,9 @@ impl<H: Host> Machine<H> {
         let line = &self.table.row(reservation.group).line;
         let difference = charge.units().wrapping_sub(reservation.amount.units());
         let before = Vtime::from_bits(line.clock.fetch_add(at, difference, Relaxed));
+        // Relaxed and not an exchange: CPUs that settle at once may lose one of the moves.
+        let turn = line.turn.load(at, Relaxed);
+        line.turn.store(at, turn - turn / TURN_MEMORY + used.as_nanos() / TURN_MEMORY, Relaxed);
         if cfg!(debug_assertions) {
             let fell = before.ahead_of(Vtime::from_bits(before.bits().wrapping_add(difference)));
             let most = Vspan::of(self.config.slice, reservation.weight).units();

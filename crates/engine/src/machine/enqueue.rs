@@ -20,21 +20,22 @@ pub(crate) type Woken = Vec<Waker>;
 impl<H: Host> Machine<H> {
     /// The node of a task's group in this queue.
     pub(crate) fn slot_for(queue: &mut RunQueue, task: &Runnable) -> Slot {
-        let port = &task.metadata().port;
+        let port = task.metadata().port();
         queue.fair.ensure(port.id(), Slot::ROOT, || Share { port: Arc::clone(port), tally: Tally::default() })
     }
 
     /// Enqueues a task that became runnable: raise, enqueue, cut.
     pub(crate) fn enqueue(&self, at: At, queue: &mut RunQueue, task: Runnable, now: Time, credit: Credit) {
-        let group = task.metadata().port.id();
+        let group = task.metadata().port().id();
         let slot = Self::slot_for(queue, &task);
         if !queue.fair.has_claim(slot) {
             self.raise(at, group, now, credit);
         }
         queue.fair.push(slot, task);
         if let Some(running) = queue.running {
-            let is_more_deserving = running.group != group && !running.clock.is_before(self.table.row(group).clock(at));
-            queue.is_cut |= is_more_deserving;
+            // What a task of the group that runs elsewhere has reserved is not yet received: it is not held against it.
+            let clock = self.table.row(group).clock(at).minus(self.usual_turn(at, group));
+            queue.is_cut |= running.group != group && !running.clock.is_before(clock);
         }
     }
 

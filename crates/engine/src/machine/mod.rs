@@ -295,7 +295,10 @@ impl<H: Host> AnyMachine for Machine<H> {
             return Err(OpenGroupError::Stopping);
         }
         let clock = self.start_clock(at, weight);
-        self.table.allocate(at, weight, clock).map_err(|TableFull| OpenGroupError::TableFull)
+        let id = self.table.allocate(at, weight, clock).map_err(|TableFull| OpenGroupError::TableFull)?;
+        // Until its turns are known, it is taken for a group that uses whole slices.
+        self.table.row(id).line.turn.store(at, self.config.slice.as_nanos(), Relaxed);
+        Ok(id)
     }
 
     fn introduce_group(&self, node: &Arc<GroupNode>) {

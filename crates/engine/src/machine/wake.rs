@@ -61,7 +61,7 @@ impl<H: Host> Machine<H> {
         self.observe_wake(at, &runnable);
         runnable.metadata().set_runnable_since(self.host.now(CpuId::OUTSIDE));
         let home = self.host.home();
-        let target = self.target_for(at, home, runnable.metadata().port.id());
+        let target = self.target_for(at, home, runnable.metadata().port().id());
         match self.cpu(target).inbox.push(at, runnable) {
             Pushed::First | Pushed::More => {}
             Pushed::Closed(runnable) => return refuse(runnable),

@@ -46,7 +46,9 @@ impl<F> Contained<F> {
             let meta = unsafe { this.meta.0.as_ref() };
             // ORDER D: Release pairs with the Acquire of `TaskRef::is_done`: who sees it may rely on the drop.
             meta.is_done.store(true, Ordering::Release);
-            meta.port.retire();
+            if let Some(port) = meta.take_port() {
+                port.retire();
+            }
         }
     }
 }
@@ -62,7 +64,7 @@ impl<F: Future> Future for Contained<F> {
             self.end();
             return Poll::Ready(Caught::new(Err(JoinError::cancelled())));
         }
-        context::begin_task(cx.waker().data());
+        context::begin_task(cx.waker());
         let polled = {
             let future = self.as_mut().project().future.as_pin_mut();
             let future = future.expect("async-task polls no future that has ended");

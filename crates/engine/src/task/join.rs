@@ -62,7 +62,8 @@ impl<T> JoinHandle<T> {
     /// Whether awaiting this handle would return at once: the task has ended, on whatever path.
     pub fn is_finished(&self) -> bool {
         match &self.state {
-            State::Running { task, .. } => task.is_finished(),
+            // A task that is being dropped counts as finished in the cell before its future is gone.
+            State::Running { task, task_ref } => task.is_finished() && task_ref.is_done(),
             State::Refused(_) | State::Done => true,
         }
     }

@@ -10,6 +10,8 @@
 //! # Invariants
 //! - T1: the future of a task is dropped exactly once, on whatever path the task ends.
 //! - T2: `Meta` is alive while a `TaskRef`, a `Runnable` or the future itself is.
+//! - T3: the port is read by who has the task's one `Runnable`, and taken out by who polls or drops the future, which
+//!   takes that `Runnable`. So there is one at a time.
 
 mod contain;
 mod future;
@@ -28,6 +30,7 @@ use crate::inbox::{Link, Linked};
 use async_task::{Builder, ScheduleInfo, WithInfo};
 use evenkeel_core::Time;
 use future::Contained;
+use std::cell::UnsafeCell;
 use std::future::Future;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -43,7 +46,9 @@ pub(crate) type Runnable = async_task::Runnable<Meta>;
 #[expect(clippy::disallowed_types, reason = "a task's cell, which exists without a host")]
 #[derive(Debug)]
 pub(crate) struct Meta {
-    pub(crate) port: Arc<GroupPort>,
+    /// The task's part in its group. `None` once the future is gone: what is left of a task, its handle or wakers, does
+    /// not keep the group.
+    port: UnsafeCell<Option<Arc<GroupPort>>>,
     link: Link,
     /// When it became runnable, in ns; written by who makes it so, before it is published.
     runnable_since: AtomicU64,
@@ -53,10 +58,30 @@ pub(crate) struct Meta {
     is_done: AtomicBool,
 }
 
+// SAFETY: all fields but `port` are `Sync`. `port` is only accessed by whoever may touch the future (T3).
+unsafe impl Sync for Meta {}
+
 impl Meta {
     /// What names the task in a host's records.
     pub(crate) fn key(&self) -> TaskKey {
         TaskKey(std::ptr::from_ref(self).addr())
+    }
+
+    /// The port, for whoever has the task's `Runnable`.
+    ///
+    /// # Panics
+    /// If the future is gone: nobody schedules such a task.
+    pub(crate) fn port(&self) -> &Arc<GroupPort> {
+        // SAFETY: T3: the caller has the only `Runnable` of the task, so nobody takes the port out meanwhile.
+        let port = unsafe { &*self.port.get() };
+        port.as_ref().expect("T3: a task is enqueued while it has a future")
+    }
+
+    /// Takes the port out, as the future ends.
+    fn take_port(&self) -> Option<Arc<GroupPort>> {
+        // SAFETY: T3: the caller polls the future or drops it, so nobody else has the `Runnable`.
+        let port = unsafe { &mut *self.port.get() };
+        port.take()
     }
 
     pub(crate) fn runnable_since(&self) -> Time {
@@ -128,7 +153,7 @@ where
 {
     #[expect(clippy::disallowed_types, reason = "a task's cell, which exists without a host")]
     let meta = Meta {
-        port,
+        port: UnsafeCell::new(Some(port)),
         link: Link::default(),
         runnable_since: AtomicU64::new(0),
         is_aborted: AtomicBool::new(false),
@@ -152,7 +177,7 @@ pub(crate) fn launch(port: &GroupPort, runnable: Runnable) {
 /// What `async-task` calls when a task becomes runnable.
 fn schedule(runnable: Runnable, info: ScheduleInfo) {
     context::with(|current| {
-        if let Some((machine, seat)) = current.and_then(|current| current.seat_in(&runnable.metadata().port)) {
+        if let Some((machine, seat)) = current.and_then(|current| current.seat_in(runnable.metadata().port())) {
             // Its machine cannot go away meanwhile: the driver of the seat holds it.
             if info.woken_while_running {
                 seat.requeue(runnable);
@@ -162,7 +187,7 @@ fn schedule(runnable: Runnable, info: ScheduleInfo) {
             return;
         }
         // Once the task is published, another CPU may run and free it. Keep the machine until the kick is done.
-        let port = Arc::clone(&runnable.metadata().port);
+        let port = Arc::clone(runnable.metadata().port());
         port.machine().wake_outside(runnable);
     });
 }

@@ -18,6 +18,7 @@ use evenkeel_engine::api::{Group, compute, now, sleep_until, yield_now};
 use evenkeel_engine::test_host::{TestConfig, TestMachine};
 use fluid::{Arrival, Demand, WINDOW};
 use parking_lot::Mutex;
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -60,6 +61,8 @@ pub struct Ledger(Arc<Mutex<Records>>);
 #[derive(Default)]
 struct Records {
     demands: Vec<(Time, usize, Demand)>,
+    /// Per group, from the time that each piece of work came to its first poll.
+    waits: BTreeMap<usize, Vec<Span>>,
     /// Work of clients.
     arrivals: Vec<Arrival>,
     /// Per window and group, in ns.
@@ -125,7 +128,11 @@ impl Ledger {
         let mut at = now();
         loop {
             let work = exponential(&mut random, run);
-            self.0.lock().arrivals.push(Arrival { at, group, work });
+            {
+                let mut records = self.0.lock();
+                records.arrivals.push(Arrival { at, group, work });
+                records.waits.entry(group).or_default().push(now().since(at));
+            }
             self.work_in_polls(group, work, poll).await;
             at = now().after(exponential(&mut random, pause));
             self.sleep_until(group, at).await;
@@ -252,10 +259,18 @@ impl Bench {
         Share { got: sum.got / length, due: sum.due / length }
     }
 
+    /// How long a piece of a group's work waited, from when it came to its first poll: the given quantile, of 1,000.
+    pub fn wait(&self, group: usize, per_mille: usize) -> Span {
+        let records = self.ledger.0.lock();
+        let mut waits = records.waits[&group].clone();
+        waits.sort_unstable();
+        waits[(waits.len() * per_mille).div_ceil(1_000).max(1) - 1]
+    }
+
     /// The bound of lag: four slices and the two longest polls, times the CPUs due, rounded up. Panics with the first
     /// group and window past it.
     pub fn assert_lag_bound(&self, from: usize, poll: Span) {
-        self.assert_lag_bound_in(&[from..usize::MAX], poll);
+        self.assert_lag_bound_in(std::slice::from_ref(&(from..usize::MAX)), poll);
     }
 
     /// The same for some windows only.

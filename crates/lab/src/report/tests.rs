@@ -61,6 +61,7 @@ fn outcome(on: On, repeat: u32, batch_work: f64, p99: f64) -> Outcome {
             failed_tries: None,
             idle_while_waiting_ms: None,
         },
+        iterations_per_us: 600,
         generator_late_us: Some(30.0),
         generator_late_max_us: Some(300.0),
         generator: Urgency::Ordinary,

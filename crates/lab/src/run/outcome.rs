@@ -20,6 +20,8 @@ pub(crate) struct Outcome {
     pub(crate) seed: u64,
     /// Which repetition, from 1 on.
     pub(crate) repeat: u32,
+    /// The calibration that work is counted with: multiply to compare the work of different processes.
+    pub(crate) iterations_per_us: u64,
     #[serde(serialize_with = "as_map")]
     pub(crate) switches: Vec<(String, String)>,
     #[serde(serialize_with = "as_map")]

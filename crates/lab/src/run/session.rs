@@ -82,6 +82,7 @@ impl Session<'_> {
                 lag_of_bound: verdicts.groups.iter().filter_map(|verdict| verdict.lag_of_bound).reduce(f64::max),
             },
             cpu: cpu(recording, length, self.plan.workers),
+            iterations_per_us: work::calibrate().iterations_per_microsecond(),
             generator_late_us: parts.generated.late.quantile_us(0.99),
             generator_late_max_us: parts.generated.late.max_us(),
             generator: parts.generated.urgency,

@@ -25,6 +25,7 @@ pub(super) fn machine(name: &str, raw: &raw::Machine) -> Result<Machine, Wrong> 
         topology: topology(&raw.topology)?,
         transfer: transfer(&raw.transfer_ns)?,
         reads_overlap: in_range(&raw.transfer_ns.reads_overlap, "reads_overlap", 1..=32)?.unsigned_abs(),
+        shared_read: nanos(in_range(&raw.transfer_ns.shared_read, "shared_read", COST)?),
         costs: costs(raw)?,
         lock: raw.lock.kind,
         deep_idle: deep_idle(&raw.idle)?,

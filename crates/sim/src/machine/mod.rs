@@ -34,6 +34,8 @@ pub struct Machine {
     /// How many reads of lines that other CPUs have go on at a time, if nothing comes between them: the second and later
     /// ones of a row take this fraction of a transfer.
     pub reads_overlap: u64,
+    /// For how long a read of a line that others only read keeps the next reader waiting.
+    pub shared_read: Span,
     /// What everything else costs.
     pub costs: Costs,
     /// Who gets a lock that is waited for.

@@ -38,6 +38,7 @@ pub(super) struct Transfer {
     pub(super) socket: Spanned<i64>,
     pub(super) machine: Spanned<i64>,
     pub(super) reads_overlap: Spanned<i64>,
+    pub(super) shared_read: Spanned<i64>,
 }
 
 #[derive(Debug, Deserialize)]

@@ -72,9 +72,9 @@ fn the_host_is_what_sys_says() {
     ];
     for cpu in 0..4 {
         let folder = format!("devices/system/cpu/cpu{cpu}");
-        let (socket, core) = (cpu % 2, cpu / 2 % 2);
+        let socket = cpu % 2;
         files.push((format!("{folder}/topology/physical_package_id"), format!("{socket}\n")));
-        files.push((format!("{folder}/topology/core_id"), format!("{}\n", core * 0)));
+        files.push((format!("{folder}/topology/core_id"), "0\n".to_owned()));
         files.push((format!("{folder}/cache/index0/level"), "1\n".to_owned()));
         files.push((format!("{folder}/cache/index0/shared_cpu_list"), format!("{cpu}\n")));
         files.push((format!("{folder}/cache/index3/level"), "3\n".to_owned()));

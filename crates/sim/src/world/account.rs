@@ -108,7 +108,12 @@ impl fmt::Display for Activity {
             Activity::Idle => f.write_str("idle"),
             Activity::Taken => f.write_str("taken by other programs"),
             Activity::Scheduler(Function::Engine(site)) => write!(f, "{}", format!("{site:?}").to_lowercase()),
-            Activity::Scheduler(function) => write!(f, "{}", format!("{function:?}").to_lowercase()),
+            Activity::Scheduler(Function::Switch) => f.write_str("switching"),
+            Activity::Scheduler(Function::Tick) => f.write_str("ticks"),
+            Activity::Scheduler(Function::Kick) => f.write_str("kicking"),
+            Activity::Scheduler(Function::Park) => f.write_str("going idle"),
+            Activity::Scheduler(Function::IdleExit) => f.write_str("idle exit"),
+            Activity::Scheduler(Function::Clock) => f.write_str("clock"),
         }
     }
 }
@@ -230,6 +235,12 @@ mod tests {
     fn every_activity_has_a_place_of_its_own() {
         let indices: Vec<_> = Activity::all().map(Activity::index).collect();
         assert_eq!(indices, (0..ACTIVITIES).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn no_two_activities_have_one_name() {
+        let names: std::collections::BTreeSet<_> = Activity::all().map(|activity| activity.to_string()).collect();
+        assert_eq!(names.len(), ACTIVITIES);
     }
 
     #[test]
