@@ -40,7 +40,7 @@ pub use evenkeel_core::switches::Claim;
 pub use evenkeel_core::{CpuId, GroupId, Span, Time, WeightOutOfRange};
 pub use evenkeel_engine::api::{
     Checkpoint, CpuStats, Elapsed, Group, GroupBuilder, GroupError, GroupStats, Handle, JoinError, JoinHandle, Load,
-    NoRuntime, Sleep, SpawnError, Stats, SwitchError, Switches, Timeout, YieldNow, checkpoint, compute, now, sleep,
-    sleep_until, spawn, timeout, yield_now,
+    NoRuntime, Run, Sleep, SpawnError, Stats, SwitchError, Switches, Timeout, YieldNow, checkpoint, compute, now, run,
+    sleep, sleep_until, spawn, timeout, yield_now,
 };
 pub use runtime::Runtime;
