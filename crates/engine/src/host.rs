@@ -1,7 +1,7 @@
 //! The seam: what a host lends the engine. The engine decides; the host carries out.
 //!
-//! Two hosts exist so far: threads in real time (the crate `evenkeel`) and the single-threaded one of
-//! `test_host`, in virtual time. Both run the same engine code; no `cfg` names either.
+//! Three hosts exist: threads in real time (the crate `evenkeel`), the simulated machine (`evenkeel-sim`), and the
+//! single-threaded one of `test_host`, in virtual time without costs. All run the same engine code; no `cfg` names any.
 //!
 //! Knows nothing of what the engine decides. Parking is not here: [`crate::Driver::step`] returns [`crate::Step::Park`], and the host parks that CPU.
 
