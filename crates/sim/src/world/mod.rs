@@ -10,6 +10,7 @@
 //! Knows nothing of the engine but the names of its places, nothing of fibers but that the acting one can be suspended.
 
 pub(crate) mod account;
+mod acts;
 mod agenda;
 pub(crate) mod events;
 mod line;
@@ -17,10 +18,12 @@ pub(crate) mod lock_stat;
 pub(crate) mod locks;
 mod place;
 
+pub(crate) use acts::{
+    access, before_release, begin_user, end_user, lock, park, release, sync, try_lock, wait_for_others,
+};
 pub(crate) use line::Access;
 pub(crate) use place::{Enter, Tag, with, with_mine};
 
-use crate::fiber;
 use crate::machine::Machine;
 use account::{Account, Accounting, Activity, Books, Function};
 use agenda::Agenda;
@@ -28,7 +31,7 @@ use evenkeel_core::{CpuId, Span, Time};
 use evenkeel_engine::host::{At, Site};
 use events::{Record, RecordKind, Stream};
 use line::{LineId, Lines};
-use locks::{LockId, LockState, Take};
+use locks::LockState;
 
 /// Everything about one simulation that changes as its time passes.
 #[derive(Debug)]
@@ -109,9 +112,6 @@ const COLLECTED_MAX: Span = Span::from_nanos(100);
 
 /// Work beside a sibling is cut into pieces: how fast it goes is looked at once for each.
 const PIECE: Span = Span::from_micros(50);
-
-/// What the last driver of a machine that stops waits between two looks.
-const STOPPING_LOOK: Span = Span::from_micros(1);
 
 impl Cpu {
     /// The next tick is one to come: no ticks come to a CPU that is idle.
@@ -540,157 +540,4 @@ impl World {
             self.agenda.set(self.cpus.len(), at);
         }
     }
-}
-
-/// Suspends the acting fiber if others come first.
-fn settle(order: Option<Order>) {
-    if order == Some(Order::Later) {
-        fiber::suspend();
-    }
-}
-
-/// Waits, in virtual time, until it is the acting CPU's turn.
-pub(crate) fn sync() {
-    settle(with(World::order));
-}
-
-/// Access to a shared word.
-pub(crate) fn access(tag: &Tag, block: usize, at: At, access: Access) {
-    if at.site == Site::Check {
-        return;
-    }
-    let is_private = with(|world| {
-        let line = tag.line(world, block)?;
-        let is_private = world.is_private(line, access);
-        if is_private {
-            world.access(line, at.site, access);
-        }
-        Some(is_private)
-    });
-    if is_private.flatten() == Some(false) {
-        sync();
-        let _ = with(|world| tag.line(world, block).map(|line| world.access(line, at.site, access)));
-    }
-}
-
-/// Takes a lock, waiting for it if it must. Whether it waited; `None` if this is not a lock of the world that runs.
-pub(crate) fn lock(tag: &Tag, at: At) -> Option<Take> {
-    sync();
-    let first = with(|world| {
-        let lock = tag.lock(world)?;
-        let is_in_user = world.acting.is_some_and(|cpu| cpu != CpuId::OUTSIDE) && world.suspendable().is_none();
-        assert!(!is_in_user, "C2: a lock was taken inside user code, at {at:?}");
-        world.cost_points += 1;
-        let take = world.take(lock, at);
-        if take == Take::Held {
-            world.begin_wait(lock, at);
-        }
-        Some(take)
-    })
-    .flatten()?;
-    if first == Take::Taken {
-        return Some(Take::Taken);
-    }
-    // Ends: each turn is a call by a release; a lock that is always taken by others is handed over after a while.
-    loop {
-        fiber::suspend();
-        let take = with(|world| tag.lock(world).map(|lock| world.answer_call(lock, at))).flatten()?;
-        if take == Take::Taken {
-            return Some(Take::Held);
-        }
-    }
-}
-
-/// Takes a lock if it is free. `None` if this is not a lock of the world that runs.
-pub(crate) fn try_lock(tag: &Tag, at: At) -> Option<Take> {
-    sync();
-    with(|world| {
-        let lock = tag.lock(world)?;
-        world.cost_points += 1;
-        let take = world.take(lock, at);
-        if take == Take::Held {
-            world.fail_try(lock, at);
-        }
-        Some(take)
-    })
-    .flatten()
-}
-
-/// What is done before a lock is let go: the queue operation that it was taken for, in its time.
-pub(crate) fn before_release(tag: &Tag, at: At) {
-    let _ = with(|world| {
-        tag.lock(world)?;
-        world.cost_points += 1;
-        world.spend_at(at.site, world.machine.costs.queue_operation);
-        Some(())
-    });
-    sync();
-}
-
-/// Lets a lock go.
-pub(crate) fn release(tag: &Tag) {
-    let _ = with(|world| {
-        let lock: LockId = tag.lock(world)?;
-        world.release(lock);
-        Some(())
-    });
-}
-
-/// User code begins on a CPU of the world with this id.
-pub(crate) fn begin_user(id: u32, cpu: CpuId) {
-    if with_mine(id, |_| ()).is_some() {
-        sync();
-        let _ = with(|world| world.cpus[cpu.index()].is_in_user = true);
-    }
-}
-
-/// User code has ended: the work that it declared is done now.
-pub(crate) fn end_user(id: u32, cpu: CpuId) {
-    if with_mine(id, |world| world.cpus[cpu.index()].is_in_user = false).is_none() {
-        return;
-    }
-    // Ends: each turn does a piece of the work, or handles a tick, which takes less than its period.
-    while with(World::work_piece) == Some(true) {
-        sync();
-    }
-    let _ = with(|world| world.record(RecordKind::UserEnd, 0, 0));
-}
-
-/// Parks the acting CPU until it is kicked, or until a time.
-pub(crate) fn park(cpu: CpuId, until: Time) {
-    let _ = with(|world| {
-        world.cost_points += 1;
-        world.spend_on(Function::Park, world.machine.costs.park);
-    });
-    sync();
-    let is_parked = with(|world| {
-        let state = &mut world.cpus[cpu.index()];
-        if std::mem::take(&mut state.is_kicked) {
-            return false;
-        }
-        state.parks += 1;
-        let since = state.local;
-        world.record(RecordKind::Park, 0, 0);
-        world.leave(cpu, Phase::Idle { since }, until.max(since));
-        true
-    });
-    if is_parked == Some(true) {
-        let since = with(|world| world.now);
-        fiber::suspend();
-        let _ = with(|world| {
-            let idle = world.now.since(since.unwrap_or_default());
-            let deep = world.machine.deep_idle.filter(|deep| idle >= deep.after);
-            world.record(RecordKind::Unpark, 0, 0);
-            if let Some(tick) = world.machine.tick {
-                world.cpus[cpu.index()].skip_ticks(tick.period);
-            }
-            world.spend_on(Function::IdleExit, deep.map_or(world.machine.costs.idle_exit, |deep| deep.exit));
-        });
-    }
-}
-
-/// The machine stops, and the acting CPU looks again a little later.
-pub(crate) fn wait_for_others() {
-    let _ = with(|world| world.spend_on(Function::Engine(Site::Stop), STOPPING_LOOK));
-    sync();
 }
