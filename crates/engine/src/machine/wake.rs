@@ -16,10 +16,6 @@ use evenkeel_core::{CpuId, GroupId, Time};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// How many other domains are looked at for a parked CPU when there is none near by. Guess: enough to find one soon on
-/// machines of a few caches; on larger ones parked CPUs pass kicks on.
-const DOMAINS_PER_KICK: usize = 4;
-
 /// How many neighbors of a busy home CPU are looked at. Two, as in the look around.
 const NEIGHBORS_PER_WAKE: usize = 2;
 
@@ -116,11 +112,12 @@ impl<H: Host> Machine<H> {
     }
 
     /// Kicks one parked CPU to search, near `from` first, unless somebody searches there already. A fence must have come
-    /// before.
+    /// before. All domains are looked at: a CPU far away that parked when all was quiet keeps no watch, and would never
+    /// learn of this otherwise.
     pub(crate) fn kick_searcher(&self, at: At, from: CpuId) {
         let first = self.cpu(from).place;
         let count = self.domains.len();
-        for turn in 0..count.min(1 + DOMAINS_PER_KICK) {
+        for turn in 0..count {
             let index = (first.domain + turn) % count;
             let start = if turn == 0 { first.bit } else { 0 };
             match self.domains[index].claim_searcher(at, start, |cpu| &*self.cpu(cpu).park, || H::fence(at)) {
