@@ -21,6 +21,8 @@ thread_local! {
     static CURRENT: Cell<Option<NonNull<Current>>> = const { Cell::new(None) };
     // A worker has left its last task.
     static IS_ENDING: Cell<bool> = const { Cell::new(false) };
+    // A worker, from before its first task to the end of its thread.
+    static IS_WORKER: Cell<bool> = const { Cell::new(false) };
 }
 
 /// The machine that a thread acts for, and its CPU if it drives one.
@@ -144,6 +146,16 @@ pub(crate) fn should_yield() -> bool {
 /// Whether this thread was a worker and has left its last task.
 pub(crate) fn is_ending() -> bool {
     IS_ENDING.get()
+}
+
+/// Whether this thread is a worker, inside a task or not.
+pub(crate) fn is_worker() -> bool {
+    IS_WORKER.get()
+}
+
+/// See [`crate::api::note_worker_begins`].
+pub(crate) fn note_worker() {
+    IS_WORKER.set(true);
 }
 
 /// See [`crate::api::note_worker_ends`].

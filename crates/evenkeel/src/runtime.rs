@@ -213,9 +213,10 @@ impl Worker {
         let _ = report.send(pinned.map_err(BuildError::from));
         drop(report);
         let guard = AbortOnPanic;
+        // First, so that a hook that drops the runtime does not join this thread.
+        api::note_worker_begins();
         self.hooks.start();
         drive(&mut self.driver, self.machine.host(), &self.parker);
-        // First, so that a hook that drops the runtime does not join this thread.
         api::note_worker_ends();
         self.hooks.stop();
         drop(self);

@@ -44,6 +44,6 @@ fn main() -> ExitCode {
 
 fn exit(went: Result<(), failure::Failure>) -> ExitCode {
     let Err(failure) = went else { return ExitCode::SUCCESS };
-    eprintln!("evenkeel: {failure}");
+    os::complain(format_args!("evenkeel: {failure}"));
     failure.exit_code()
 }

@@ -343,3 +343,45 @@ fn progress_is_told_on_request_and_the_table_alone_on_stdout() {
     assert!(table.starts_with("tiny: 0.1 s measured, 2 runs each"), "{table}");
     assert!(table.contains("quiet (weight 50)") && table.contains("response p99, ms"), "{table}");
 }
+
+#[test]
+#[cfg(unix)]
+fn a_reader_that_has_gone_costs_neither_the_file_nor_a_panic() {
+    let folder = Folder::new("gone");
+    let json = folder.0.join("out.json");
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_evenkeel"));
+    command.arg("run").arg(folder.scenario(SCENARIO_GONE)).args(["--workers", "1", "--repeat", "1", "--on", "threads"]);
+    let output = command.arg("--json").arg(&json).stdout(writer).output().unwrap();
+    assert_eq!(code(&output), 1, "{}", stderr(&output));
+    assert!(stderr(&output).contains("can't print"), "{}", stderr(&output));
+    let whole: Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
+    assert_eq!(whole.as_array().unwrap().len(), 1);
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn errors_that_nobody_can_read_keep_their_exit_code() {
+    for arguments in [["run", "no such file"], ["bench", "nonsense"]] {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_evenkeel"));
+        assert_eq!(command.args(arguments).stderr(full).status().unwrap().code(), Some(2), "{arguments:?}");
+    }
+    let folder = Folder::new("full");
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_evenkeel"));
+    command.arg("run").arg(folder.scenario(SCENARIO_GONE)).args(["--workers", "1", "--repeat", "1", "--on", "threads"]);
+    assert_eq!(command.arg("--progress").stderr(full).output().unwrap().status.code(), Some(0));
+}
+
+/// Little, and soon done.
+const SCENARIO_GONE: &str = r#"
+seconds = 0.02
+warmup = 0.0
+[[groups]]
+name = "a"
+[[tasks]]
+group = "a"
+program = [{ run = "50us" }]
+"#;

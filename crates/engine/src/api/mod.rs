@@ -284,14 +284,19 @@ pub fn enter<R>(handle: &Handle, f: impl FnOnce() -> R) -> R {
     context::enter(&Current::new(handle.clone(), None), f)
 }
 
+/// Notes that the calling thread is a worker from here on, though it is in no task yet: see [`is_on_worker`]. For hosts.
+pub fn note_worker_begins() {
+    context::note_worker();
+}
+
 /// Notes that the calling thread, a worker, has left its last task: from here on `spawn` returns an error rather than
 /// panic, which in the destructor of a thread-local value would end the process. For hosts.
 pub fn note_worker_ends() {
     context::note_ending();
 }
 
-/// Whether the calling thread is a worker: inside the poll of a task of any runtime, or past its last one. It must not
-/// wait for workers to end then, of which it may be one. For hosts.
+/// Whether the calling thread is a worker: inside the poll of a task of any runtime, or before its first one, or past its
+/// last. It must not wait for workers to end then, of which it may be one. For hosts.
 pub fn is_on_worker() -> bool {
-    context::is_in_task() || context::is_ending()
+    context::is_in_task() || context::is_worker()
 }

@@ -151,3 +151,33 @@ fn block_on_works_as_a_worker_of_another_runtime_ends() {
         assert_eq!(told.recv().unwrap(), 8);
     });
 }
+
+/// Hooks run on worker threads too, before the first task and after the last.
+#[test]
+fn a_runtime_dropped_in_a_hook_of_its_own_worker_does_not_wait_for_itself() {
+    guarded(|| {
+        let patiently = |runtime: Runtime| {
+            let _ = runtime.shutdown_timeout(std::time::Duration::MAX);
+        };
+        for end in [drop as fn(Runtime), patiently] {
+            for is_start in [true, false] {
+                let (tell, told) = mpsc::channel();
+                let (give, given) = mpsc::channel::<Runtime>();
+                let ends = std::sync::Mutex::new(Some((given, tell)));
+                let hook = move || {
+                    let Some((given, tell)) = ends.lock().unwrap().take() else { return };
+                    end(given.recv().unwrap());
+                    tell.send(()).unwrap();
+                };
+                let builder = Runtime::builder().workers(2);
+                let builder = if is_start { builder.on_thread_start(hook) } else { builder.on_thread_stop(hook) };
+                let runtime = builder.build().unwrap();
+                if !is_start {
+                    runtime.handle().stop();
+                }
+                give.send(runtime).unwrap();
+                told.recv().unwrap();
+            }
+        }
+    });
+}

@@ -13,6 +13,7 @@ use super::Measured;
 use super::error::BenchError;
 use super::statistics::{Pair, Summary, Verdict, ratios};
 use super::target::{OURS, Rt, Setup, Tokio};
+use crate::os;
 
 /// A file that is replaced as a whole or not at all.
 #[derive(Debug)]
@@ -23,13 +24,14 @@ pub(super) struct File {
 impl File {
     /// Finds out before the runs whether the file can be written after them.
     pub(super) fn check(path: PathBuf) -> Result<Self, BenchError> {
-        let tried = if path.is_dir() {
-            Err(io::Error::from(io::ErrorKind::IsADirectory))
-        } else {
-            draft(&path).and_then(|draft| fs::File::create(&draft).and_then(|_| fs::remove_file(&draft)))
-        };
+        let tried = os::replaceable(&path).and_then(|real| {
+            let draft = draft(&real)?;
+            fs::File::create(&draft)?;
+            fs::remove_file(&draft)?;
+            Ok(real)
+        });
         match tried {
-            Ok(()) => Ok(Self { path }),
+            Ok(path) => Ok(Self { path }),
             Err(why) => Err(BenchError::Path { path, why }),
         }
     }

@@ -64,7 +64,7 @@ pub(crate) fn command(args: BenchArgs) -> ExitCode {
     match run(args, Size::full(), &mut io::stdout().lock()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
-            eprintln!("error: {why}");
+            crate::os::complain(format_args!("error: {why}"));
             ExitCode::from(why.exit_code())
         }
     }
@@ -146,7 +146,7 @@ struct Progress;
 impl Progress {
     fn show(what: std::fmt::Arguments<'_>) -> Self {
         if io::stderr().is_terminal() {
-            eprint!("\r\x1b[K{what}");
+            crate::os::show(format_args!("\r\x1b[K{what}"));
         }
         Self
     }
@@ -155,7 +155,7 @@ impl Progress {
 impl Drop for Progress {
     fn drop(&mut self) {
         if io::stderr().is_terminal() {
-            eprint!("\r\x1b[K");
+            crate::os::show(format_args!("\r\x1b[K"));
         }
     }
 }

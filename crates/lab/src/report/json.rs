@@ -3,12 +3,13 @@
 //! Knows nothing of what it writes.
 
 use std::fs::{self, File};
-use std::io::{BufWriter, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
 use crate::failure::Failure;
+use crate::os;
 
 /// A file that gets its name only when it is complete.
 #[derive(Debug)]
@@ -22,9 +23,10 @@ impl JsonFile {
     /// Makes sure that `path` can be written, without touching what is there.
     pub(crate) fn open(path: &Path) -> Result<JsonFile, Failure> {
         let bad = |what: String| Failure::Input(format!("--json {}: {what}", path.display()));
-        if path.is_dir() {
-            return Err(bad("this is a folder, expected a file".into()));
-        }
+        let path = &os::replaceable(path).map_err(|error| match error.kind() {
+            io::ErrorKind::IsADirectory => bad("this is a folder, expected a file".into()),
+            _ => bad(format!("can't be written: {error}")),
+        })?;
         let name = path.file_name().ok_or_else(|| bad("expected the name of a file".into()))?;
         let temporary = path.with_file_name(format!(".{}.{}.part", name.to_string_lossy(), std::process::id()));
         let file = File::create(&temporary).map_err(|error| bad(format!("can't be written: {error}")))?;

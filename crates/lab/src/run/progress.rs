@@ -2,10 +2,11 @@
 //!
 //! Knows nothing of results.
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::time::Duration;
 
 use super::options::Plan;
+use crate::os;
 use crate::scenario::On;
 
 /// How a run's progress is shown.
@@ -48,7 +49,7 @@ impl Progress {
         self.label = format!("{scenario}: run {} of {}, {on}; {:.0} s left", self.begun, self.runs, left.as_secs_f64());
         match self.style {
             Style::Silent => {}
-            Style::Lines => eprintln!("{}", self.label),
+            Style::Lines => os::complain(format_args!("{}", self.label)),
             Style::Live => self.at(Duration::ZERO),
         }
     }
@@ -57,15 +58,14 @@ impl Progress {
     pub(crate) fn at(&self, elapsed: Duration) {
         if self.style == Style::Live {
             let (elapsed, run) = (elapsed.as_secs_f64(), self.run.as_secs_f64());
-            eprint!("\r\x1b[K{} ({elapsed:.1} of {run:.1} s)", self.label);
-            let _progress_is_not_worth_failing_for = std::io::stderr().flush();
+            os::show(format_args!("\r\x1b[K{} ({elapsed:.1} of {run:.1} s)", self.label));
         }
     }
 
     /// All runs are over.
     pub(crate) fn finish(&self) {
         if self.style == Style::Live {
-            eprint!("\r\x1b[K");
+            os::show(format_args!("\r\x1b[K"));
         }
     }
 }
