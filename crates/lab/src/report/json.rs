@@ -1,4 +1,4 @@
-//! The JSON file: opened before the runs, so that a bad path costs nothing; complete or not there.
+//! The JSON file: tried before the runs, so that a bad path costs nothing; complete or not there.
 //!
 //! Knows nothing of what it writes.
 
@@ -16,7 +16,6 @@ use crate::os;
 pub(crate) struct JsonFile {
     path: PathBuf,
     temporary: PathBuf,
-    file: Option<File>,
 }
 
 impl JsonFile {
@@ -29,21 +28,19 @@ impl JsonFile {
         })?;
         let name = path.file_name().ok_or_else(|| bad("expected the name of a file".into()))?;
         let temporary = path.with_file_name(format!(".{}.{}.part", name.to_string_lossy(), std::process::id()));
-        let file = File::create(&temporary).map_err(|error| bad(format!("can't be written: {error}")))?;
-        Ok(JsonFile { path: path.to_owned(), temporary, file: Some(file) })
+        // Nothing stays until the results are there: a run that is interrupted leaves nothing behind.
+        let tried = File::create(&temporary).and_then(|_| fs::remove_file(&temporary));
+        tried.map_err(|error| bad(format!("can't be written: {error}")))?;
+        Ok(JsonFile { path: path.to_owned(), temporary })
     }
 
     /// Writes `value` and gives the file its name.
-    pub(crate) fn write<T: Serialize>(mut self, value: &T) -> Result<(), Failure> {
-        let Some(file) = self.file.take() else { return Ok(()) };
-        match self.finish(file, value) {
-            Ok(()) => Ok(()),
-            Err(error) => Err(self.rescue(value, &error)),
-        }
+    pub(crate) fn write<T: Serialize>(self, value: &T) -> Result<(), Failure> {
+        self.finish(value).map_err(|error| self.rescue(value, &error))
     }
 
-    fn finish<T: Serialize>(&self, file: File, value: &T) -> std::io::Result<()> {
-        let mut writer = BufWriter::new(file);
+    fn finish<T: Serialize>(&self, value: &T) -> io::Result<()> {
+        let mut writer = BufWriter::new(File::create(&self.temporary)?);
         serde_json::to_writer_pretty(&mut writer, value)?;
         writer.write_all(b"\n")?;
         writer.into_inner().map_err(std::io::IntoInnerError::into_error)?.sync_all()?;
@@ -85,7 +82,9 @@ mod tests {
     fn a_file_is_complete_or_not_there() {
         let folder = folder("complete");
         let path = folder.join("out.json");
-        drop(JsonFile::open(&path).unwrap());
+        let json = JsonFile::open(&path).unwrap();
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 0, "what is interrupted here leaves nothing");
+        drop(json);
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
         JsonFile::open(&path).unwrap().write(&[1, 2]).unwrap();
         assert_eq!(serde_json::from_slice::<Vec<u32>>(&fs::read(&path).unwrap()).unwrap(), [1, 2]);
