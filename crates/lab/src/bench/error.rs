@@ -12,6 +12,8 @@ pub(super) enum BenchError {
     UnknownName { name: String, known: Vec<&'static str> },
     /// A switch was refused.
     Switch { switch: String, why: String },
+    /// The environment asks for a number of workers that is none.
+    Workers(evenkeel::available::WorkersVariableError),
     /// The JSON file cannot be written where it was asked for.
     Path { path: PathBuf, why: io::Error },
     /// The JSON file could not be written after the runs.
@@ -32,7 +34,7 @@ impl BenchError {
     /// The exit code of the command: 2 for a bad input, 1 for everything else.
     pub(super) fn exit_code(&self) -> u8 {
         match self {
-            Self::UnknownName { .. } | Self::Switch { .. } | Self::Path { .. } => 2,
+            Self::UnknownName { .. } | Self::Switch { .. } | Self::Workers(_) | Self::Path { .. } => 2,
             _ => 1,
         }
     }
@@ -45,6 +47,7 @@ impl fmt::Display for BenchError {
                 write!(out, "no benchmark is called `{name}`; there are: {}", known.join(", "))
             }
             Self::Switch { switch, why } => write!(out, "--set {switch}: {why}"),
+            Self::Workers(why) => why.fmt(out),
             Self::Path { path, why } => {
                 write!(out, "--json {}: cannot write there: {why}", path.display())
             }

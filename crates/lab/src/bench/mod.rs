@@ -26,7 +26,6 @@ use std::io::{self, IsTerminal, Write};
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::thread;
 
 use error::BenchError;
 use on_evenkeel::Evenkeel;
@@ -93,7 +92,7 @@ impl Measured {
 fn run(args: BenchArgs, size: Size, out: &mut impl Write) -> Result<(), BenchError> {
     let benches = registry::select(&args.names)?;
     let file = args.json.map(json::File::check).transpose()?;
-    let workers = args.workers.unwrap_or_else(default_workers);
+    let workers = args.workers.map_or_else(default_workers, Ok)?;
     let setup = Setup { workers, switches: args.switches, size };
     try_switches(&setup)?;
     let mut measured = Vec::new();
@@ -135,9 +134,10 @@ fn try_switches(setup: &Setup) -> Result<(), BenchError> {
     Evenkeel::build(setup).map(drop)
 }
 
-/// One for each CPU that this process may use, or one if the system does not say.
-fn default_workers() -> NonZeroUsize {
-    thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
+/// As many as `run` takes: what the environment says, or one for each CPU that this process may use.
+fn default_workers() -> Result<NonZeroUsize, BenchError> {
+    let asked = evenkeel::available::workers_from_environment().map_err(BenchError::Workers)?;
+    Ok(NonZeroUsize::new(asked.unwrap_or_else(|| evenkeel::available::cpus().workers())).unwrap_or(NonZeroUsize::MIN))
 }
 
 /// A line that says what is running, while it runs; only where a person looks on.
