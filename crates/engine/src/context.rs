@@ -1,4 +1,4 @@
-//! What runs on this thread now: the one global there is.
+//! What runs on this thread now, and whether it is a worker that ends: the only globals there are.
 //!
 //! A thread-local pointer to a [`Current`], set for the length of a poll (by a driver) or of a `block_on` (by a host).
 //! User code finds its machine through it.

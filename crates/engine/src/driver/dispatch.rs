@@ -136,7 +136,7 @@ impl<H: Host> Turns<H> {
         machine.settle_counts(at, &mut queue);
     }
 
-    /// Picks the group with the smallest clock and reserves its slice.
+    /// Picks the group with the smallest clock and reserves what its turn usually takes.
     fn pick(&mut self, machine: &Machine<H>, queue: &mut RunQueue, now: Time) -> Option<Runnable> {
         let at = self.at(Site::Dispatch);
         let Some(slot) = queue.fair.pick(|group| machine.table.row(group).clock(at)) else {

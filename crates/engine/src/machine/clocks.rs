@@ -1,7 +1,8 @@
 //! The sharing rule: reserve and settle, raise, level.
 //!
-//! One clock per group, shared by all CPUs: service received anywhere, divided by weight. Charging a slice at its end
-//! would let all CPUs pick the same group at once, so it is *reserved* at the pick and *settled* at the end. A group that
+//! One clock per group, shared by all CPUs: service received anywhere, divided by weight. Charging a turn at its end
+//! would let all CPUs pick the same group at once, so what turns of the group usually take, a slice at most, is *reserved*
+//! at the pick and *settled* at the end. A group that
 //! becomes runnable while none of it waits anywhere is *raised* to the *level*, the smallest clock that waits, less a
 //! credit: sleep earns no more than that, and a debt stays.
 //!
@@ -13,7 +14,7 @@
 //!
 //! # Invariants
 //! - I2: charges settled × weight = time run, up to one unit per settlement, while the weight did not change.
-//! - I3: a clock decreases only by a settlement, by at most the slice reserved.
+//! - I3: a clock decreases only by a settlement, by at most what was reserved: a slice at most.
 //! - I5: a group with something waiting is not raised.
 
 use super::Machine;
@@ -37,7 +38,7 @@ pub(crate) enum Credit {
     /// On wake and spawn: one slice, so that its clock is not past that of who runs, and cuts that slice.
     Wake,
     /// When a running task is requeued: three slices, so that a group which had to wait keeps what it is owed. The
-    /// simulations of decision 0001: none costs 25 % in trees, eight starve a pinned neighbour.
+    /// simulations of decision 0001: none costs 25 % in trees, eight starve a pinned neighbor.
     Requeue,
 }
 
@@ -127,8 +128,8 @@ impl<H: Host> Machine<H> {
         line.turn.store(at, turn - turn / TURN_MEMORY + used.as_nanos() / TURN_MEMORY, Relaxed);
         if cfg!(debug_assertions) {
             let fell = before.ahead_of(Vtime::from_bits(before.bits().wrapping_add(difference)));
-            let most = Vspan::of(self.config.slice, reservation.weight).units();
-            assert!(fell <= 0 || fell.unsigned_abs() <= most, "I3: a clock fell by {fell} units, a slice is {most}");
+            let most = reservation.amount.units();
+            assert!(fell <= 0 || fell.unsigned_abs() <= most, "I3: a clock fell by {fell} units of {most} reserved");
             line.reserved.fetch_sub(check_at(at), reservation.amount.units(), Relaxed);
             line.charged.fetch_add(check_at(at), charge.units(), Relaxed);
             line.settlements.fetch_add(check_at(at), 1, Relaxed);

@@ -33,7 +33,8 @@ impl<H: Host> Machine<H> {
         }
         queue.fair.push(slot, task);
         if let Some(running) = queue.running {
-            // What a task of the group that runs elsewhere has reserved is not yet received: it is not held against it.
+            // What a task of the group that runs elsewhere has reserved is not yet received: it is not held against it. One
+            // usual turn is forgiven without asking whether any runs.
             let clock = self.table.row(group).clock(at).minus(self.usual_turn(at, group));
             queue.is_cut |= running.group != group && !running.clock.is_before(clock);
         }

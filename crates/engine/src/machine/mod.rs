@@ -38,7 +38,7 @@ pub const SLICE_DEFAULT: Span = Span::from_millis(1);
 /// When a group's clock is charged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Charging {
-    /// A slice is reserved at the pick, and settled at its end.
+    /// What a turn of the group usually takes is reserved at the pick, and settled at its end.
     #[default]
     ReserveAndSettle,
     /// At the end of the slice only. Wrong: between two charges all CPUs pick the same group. Here so that the test of

@@ -133,3 +133,27 @@ fn the_number_of_workers_comes_from_the_environment() {
         assert!(names, "{value:?}: {output}");
     }
 }
+
+#[test]
+fn hooks_that_panic_in_a_process_of_their_own() {
+    let hook = std::env::var("EVENKEEL_TEST_HOOK");
+    let runtime = match hook.as_deref() {
+        Ok("start") => Runtime::builder().workers(1).on_thread_start(|| panic!("a hook panics")),
+        Ok("stop") => Runtime::builder().workers(1).on_thread_stop(|| panic!("a hook panics")),
+        _ => return,
+    };
+    drop(runtime.build());
+    println!("the process goes on");
+}
+
+#[test]
+fn a_hook_that_panics_ends_the_process() {
+    for hook in ["start", "stop"] {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "building::hooks_that_panic_in_a_process_of_their_own", "--nocapture"]);
+        let Output { status, stdout, stderr } = command.env("EVENKEEL_TEST_HOOK", hook).output().unwrap();
+        let (stdout, stderr) = (String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap());
+        assert!(!status.success() && !stdout.contains("goes on"), "{hook}: {status}, {stdout}");
+        assert!(stderr.contains("the process ends"), "{hook}: {stderr}");
+    }
+}

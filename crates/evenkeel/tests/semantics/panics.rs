@@ -115,6 +115,22 @@ fn a_destructor_of_a_future_may_panic_on_every_path() {
 }
 
 #[test]
+fn a_future_that_is_refused_panics_in_the_call_that_spawns_it() {
+    guarded(|| {
+        let drops = Drops::default();
+        let runtime = runtime(2);
+        let full = runtime.group("full").max_tasks(0).build().unwrap();
+        let bomb = Bomb(drops.token());
+        let refused = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            drop(full.spawn(async move { drop(bomb) }));
+        }));
+        assert!(refused.is_err());
+        assert_eq!(drops.count(), 1);
+        all_workers_live(&runtime);
+    });
+}
+
+#[test]
 fn a_destructor_of_an_output_may_panic() {
     guarded(|| {
         let drops = Drops::default();

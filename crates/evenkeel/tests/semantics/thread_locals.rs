@@ -80,6 +80,22 @@ fn on_a_plain_thread_there_is_no_runtime_but_a_group_can_be_spawned_into() {
 }
 
 #[test]
+fn on_a_plain_thread_the_free_spawn_panics() {
+    guarded(|| {
+        let (tell, told) = mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            // A panic that leaves such a destructor ends the process, so it is caught inside.
+            at_exit(move || {
+                let spawned = std::panic::catch_unwind(|| drop(evenkeel::spawn(async {})));
+                tell.send(spawned.is_err()).unwrap();
+            });
+        });
+        thread.join().unwrap();
+        assert!(told.recv().unwrap());
+    });
+}
+
+#[test]
 fn a_task_can_be_woken_aborted_and_dropped_from_there() {
     guarded(|| {
         let runtime = runtime(1);
