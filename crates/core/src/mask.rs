@@ -97,7 +97,8 @@ impl CpuMask {
             if first <= last {
                 runs.push(Run { first, last });
             }
-            if one.last <= two.last { drop(mine.next()) } else { drop(theirs.next()) }
+            let behind = if one.last <= two.last { &mut mine } else { &mut theirs };
+            behind.next();
         }
         CpuMask::from_runs(runs)
     }

@@ -80,4 +80,6 @@ pub struct Load {
     pub parked: usize,
     /// Tasks that wait in run queues; an inbox counts as at most two.
     pub waiting: usize,
+    /// CPUs that are parked although something waits that they may run. What is still in an inbox counts as for everybody.
+    pub idle_while_waiting: usize,
 }

@@ -12,6 +12,8 @@
 //! - P3: while a search is counted, its searcher will look at every CPU once more after it has uncounted itself.
 //! - P4: while a watch is kept, its keeper will look at every CPU once more after it has left it, and hand it on if
 //!   anything there needs a watch.
+//! - P5: while a CPU is parked, and a queue shows that something waits there which that CPU may run though not everybody
+//!   may, another CPU has been kicked for such a reason, and will look at every CPU once more before it parks or runs.
 //!
 //! The steps that each protocol takes in order are methods here, so that what is run is what is tested. They ask for a
 //! `fence`: the host's sequentially consistent one.
@@ -28,6 +30,9 @@ pub enum KickReason {
     Inbox,
     /// Work waits somewhere; it is counted as searching already.
     Search,
+    /// Something waits in another CPU's queue that this one may run and not everybody may. Whoever is kicked for that has to
+    /// pass it on (P5). Not counted as searching.
+    Masked,
 }
 
 /// What became of a park.
@@ -48,6 +53,7 @@ pub enum Roused {
 /// | 1 | parked | owner |
 /// | 2 | kicked for its inbox | one other |
 /// | 3 | kicked to search | one other |
+/// | 4 | kicked for what few may run | one other |
 #[derive(Debug)]
 pub struct ParkWord<S: Shared>(S);
 
@@ -55,6 +61,7 @@ const RUNNING: u64 = 0;
 const PARKED: u64 = 1;
 const KICKED_INBOX: u64 = 2;
 const KICKED_SEARCH: u64 = 3;
+const KICKED_MASKED: u64 = 4;
 
 impl<S: Shared> Default for ParkWord<S> {
     fn default() -> Self {
@@ -74,6 +81,7 @@ impl<S: Shared> ParkWord<S> {
         match self.0.swap(at, RUNNING, Ordering::Acquire) {
             KICKED_INBOX => Roused::ByKick(KickReason::Inbox),
             KICKED_SEARCH => Roused::ByKick(KickReason::Search),
+            KICKED_MASKED => Roused::ByKick(KickReason::Masked),
             _ => Roused::ByTime,
         }
     }
@@ -83,6 +91,7 @@ impl<S: Shared> ParkWord<S> {
         let word = match why {
             KickReason::Inbox => KICKED_INBOX,
             KickReason::Search => KICKED_SEARCH,
+            KickReason::Masked => KICKED_MASKED,
         };
         // Look before the exchange: most CPUs are not parked.
         if self.0.load(at, Ordering::Relaxed) != PARKED {
@@ -257,6 +266,23 @@ impl<S: Shared> Domain<S> {
             }
         }
         Searcher::Nobody
+    }
+
+    /// Claims one of the parked CPUs that may run something, those after `start` first. After a fence. Nobody is counted, and
+    /// no search is relied on: who searches may not be among them.
+    pub fn claim_allowed<'a>(
+        &self,
+        at: At,
+        start: usize,
+        is_allowed: impl Fn(CpuId) -> bool,
+        word_of: impl Fn(CpuId) -> &'a ParkWord<S>,
+    ) -> Option<CpuId>
+    where
+        S: 'a,
+    {
+        let allowed = self.parked(at, start).filter(|cpu| is_allowed(*cpu));
+        let mut claimed = allowed.filter(|cpu| word_of(*cpu).claim(at, KickReason::Masked) == Claimed::Kick);
+        claimed.next()
     }
 
     /// A parking CPU takes over keeping time, if nobody does.

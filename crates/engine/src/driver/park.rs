@@ -4,6 +4,7 @@
 //!
 //! Knows nothing of how a host parks.
 
+use super::pull::Survey;
 use super::{Step, Turns};
 use crate::cpu::Counter;
 use crate::host::{Host, Site};
@@ -44,7 +45,8 @@ impl<H: Host> Turns<H> {
 
     /// There is work for this CPU, which has searched or kept the watch: if there is more to do or to watch, another CPU
     /// is kicked.
-    pub(super) fn end_idling(&mut self, machine: &Machine<H>) {
+    /// `open` tasks wait here that may run everywhere.
+    pub(super) fn end_idling(&mut self, machine: &Machine<H>, open: usize) {
         let at = self.at(Site::Search);
         if std::mem::take(&mut self.is_searching) {
             self.domain(machine).end_search(at);
@@ -53,12 +55,24 @@ impl<H: Host> Turns<H> {
         // ORDER P3, P4: a pusher that saw the search, or the watch, did not kick. Either this look sees what it pushed,
         // or it saw neither.
         H::fence(at);
-        let waits_here = self.seat().left_waiting.get() > 0 || machine.cpu(self.cpu).inbox.hint(at) != InboxHint::Empty;
+        let waits_here = open > 0 || machine.cpu(self.cpu).inbox.hint(at) != InboxHint::Empty;
         let now = machine.host.now(self.cpu);
         let survey = self.survey(machine, now);
         let is_unwatched = survey.later < Time::NEVER && !self.domain(machine).is_watched(at);
         if waits_here || survey.has_work || is_unwatched {
             machine.kick_searcher(at, self.cpu);
+        }
+        self.pass_on(machine, survey);
+    }
+
+    /// After a fence: if this CPU was kicked for something that few may run, kicks another of those for whom there is any,
+    /// here or elsewhere. That may be what it was kicked for, or what has come meanwhile and kicked nobody (P5).
+    fn pass_on(&mut self, machine: &Machine<H>, survey: Survey) {
+        if std::mem::take(&mut self.owes_look) {
+            let at = self.at(Site::Search);
+            let mut allowed = survey.masked_for;
+            machine.cpu(self.cpu).add_masked_for(at, &mut allowed);
+            machine.kick_allowed(at, &allowed, self.cpu);
         }
     }
 
@@ -89,19 +103,21 @@ impl<H: Host> Turns<H> {
         // Its queue too: another CPU may have taken the inbox in since this one last held the lock.
         let has_own =
             own.inbox.hint(at) != InboxHint::Empty || own.waiting.length(at) > 0 || !own.timer_inbox.is_empty();
-        if survey.has_work || has_own || is_stopping {
+        if survey.has_work || survey.has_mine || has_own || is_stopping {
             self.wake_up(machine);
             return Step::Again;
         }
+        let (has_busy, later) = (survey.has_busy, survey.later);
+        self.pass_on(machine, survey);
         if self.woke_for_nothing {
             self.woke_for_nothing = false;
             self.count(machine, Counter::EmptyWakes, 1);
         }
         self.has_left_watch = false;
         let mut until = machine.cpu(self.cpu).poll.timer.read(at);
-        if survey.has_busy && self.domain(machine).take_watch(at, self.cpu) == Claimed::Kick {
+        if has_busy && self.domain(machine).take_watch(at, self.cpu) == Claimed::Kick {
             self.keeps_watch = true;
-            until = until.min(survey.later).min(now.after(WATCH_PERIOD));
+            until = until.min(later).min(now.after(WATCH_PERIOD));
         }
         self.count(machine, Counter::Parks, 1);
         self.charged.clear();
@@ -130,6 +146,7 @@ impl<H: Host> Turns<H> {
                 self.woke_for_nothing = true;
                 // Whoever kicked has counted the search.
                 self.is_searching = why == KickReason::Search;
+                self.owes_look |= why == KickReason::Masked;
             }
         }
     }

@@ -6,13 +6,14 @@
 
 use super::Machine;
 use crate::host::{At, Event, Host, Shared, Site};
-use crate::idle::{Claimed, KickReason, Searcher};
+use crate::idle::{Claimed, Domain, KickReason, Searcher};
 use crate::inbox::Pushed;
+use crate::masks::CpuBits;
 use crate::seat::Seat;
 use crate::task::{Runnable, contain};
 use crate::timer::Timer;
 use evenkeel_core::balance::InboxHint;
-use evenkeel_core::{CpuId, GroupId, Time};
+use evenkeel_core::{CpuId, GroupId, MaskId, Time};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -31,11 +32,15 @@ enum TurnHere {
 }
 
 impl<H: Host> Machine<H> {
-    /// From a thread that drives a CPU: to that CPU's own inbox.
+    /// From a thread that drives a CPU: to that CPU's own inbox, if the task may run there.
     pub(super) fn wake_on_seat(&self, seat: &Seat, runnable: Runnable) {
         let at = At::new(seat.cpu(), Site::Wake);
         self.observe_wake(at, &runnable);
         runnable.metadata().set_runnable_since(self.host.now(seat.cpu()));
+        let mask = runnable.metadata().mask();
+        if !self.masks.allows(mask, seat.cpu()) {
+            return self.wake_within(at, mask, seat.cpu(), runnable);
+        }
         let is_lone = match self.cpu(seat.cpu()).inbox.push(at, runnable) {
             Pushed::First => seat.left_waiting.get() == 0,
             Pushed::More => false,
@@ -48,7 +53,46 @@ impl<H: Host> Machine<H> {
         if is_lone && seat.is_brisk.get() && self.domain_of(seat.cpu()).is_watched(at) {
             return;
         }
-        self.kick_searcher(at, seat.cpu());
+        if mask == MaskId::ALL {
+            self.kick_searcher(at, seat.cpu());
+        } else {
+            // Not a searcher, who may not be allowed to run it: one who is. If none is parked, whoever of them parks next
+            // sees the task, or keeps the watch over it, or somebody else does and puts it where it is seen (P5).
+            self.kick_allowed(at, self.masks.row(mask).bits(), seat.cpu());
+        }
+    }
+
+    /// A task with a mask, from a CPU that it may not run on, or from outside: to the inbox of a CPU that it may run on.
+    fn wake_within(&self, at: At, mask: MaskId, from: CpuId, runnable: Runnable) {
+        let target = self.place_within(at, mask, from, runnable.metadata().last_cpu());
+        match self.cpu(target).inbox.push(at, runnable) {
+            Pushed::First | Pushed::More => {}
+            Pushed::Closed(runnable) => return refuse(runnable),
+        }
+        // ORDER P1: as in `wake_from_outside`.
+        H::fence(at);
+        match self.cpu(target).park.claim(at, KickReason::Inbox) {
+            Claimed::Kick => self.host.kick(target),
+            Claimed::No => self.kick_allowed(at, self.masks.row(mask).bits(), target),
+        }
+    }
+
+    /// Where a task with a mask goes: to the CPU that ran it last if that is parked, or to another parked one of its mask;
+    /// otherwise back to the one that ran it last. A new one to its waker's CPU if it may run there, or to each of its
+    /// CPUs in turn. Who is parked is a hint that may be old.
+    fn place_within(&self, at: At, mask: MaskId, from: CpuId, last: Option<CpuId>) -> CpuId {
+        let row = self.masks.row(mask);
+        let known = last.or_else(|| Some(from).filter(|cpu| row.bits().contains(*cpu)));
+        let is_parked = |cpu: CpuId| self.cpu(cpu).park.is_parked(at);
+        if let Some(known) = known.filter(|cpu| is_parked(*cpu)) {
+            return known;
+        }
+        let near = known.unwrap_or(from);
+        let parked = self.domains_from(near).find_map(|(domain, start)| {
+            let mut parked = domain.parked(at, start).filter(|cpu| row.bits().contains(*cpu) && is_parked(*cpu));
+            parked.next()
+        });
+        parked.or(known).unwrap_or_else(|| row.next_in_turn(at))
     }
 
     /// From any other thread: to the inbox of its home CPU, or of a parked one.
@@ -57,6 +101,10 @@ impl<H: Host> Machine<H> {
         self.observe_wake(at, &runnable);
         runnable.metadata().set_runnable_since(self.host.now(CpuId::OUTSIDE));
         let home = self.host.home();
+        let mask = runnable.metadata().mask();
+        if mask != MaskId::ALL {
+            return self.wake_within(at, mask, home, runnable);
+        }
         let target = self.target_for(at, home, runnable.metadata().port().id());
         match self.cpu(target).inbox.push(at, runnable) {
             Pushed::First | Pushed::More => {}
@@ -115,17 +163,34 @@ impl<H: Host> Machine<H> {
     /// before. All domains are looked at: a CPU far away that parked when all was quiet keeps no watch, and would never
     /// learn of this otherwise.
     pub(crate) fn kick_searcher(&self, at: At, from: CpuId) {
-        let first = self.cpu(from).place;
-        let count = self.domains.len();
-        for turn in 0..count {
-            let index = (first.domain + turn) % count;
-            let start = if turn == 0 { first.bit } else { 0 };
-            match self.domains[index].claim_searcher(at, start, |cpu| &*self.cpu(cpu).park, || H::fence(at)) {
+        for (domain, start) in self.domains_from(from) {
+            match domain.claim_searcher(at, start, |cpu| &*self.cpu(cpu).park, || H::fence(at)) {
                 Searcher::Kick(cpu) => return self.host.kick(cpu),
                 Searcher::Underway => return,
                 Searcher::Nobody => {}
             }
         }
+    }
+
+    /// Kicks one parked CPU of these, near `from` first: something waits that they may run, and not everybody may. A fence
+    /// must have come before.
+    pub(crate) fn kick_allowed(&self, at: At, allowed: &CpuBits, from: CpuId) {
+        let claimed = self.domains_from(from).find_map(|(domain, start)| {
+            domain.claim_allowed(at, start, |cpu| allowed.contains(cpu), |cpu| &*self.cpu(cpu).park)
+        });
+        if let Some(cpu) = claimed {
+            self.host.kick(cpu);
+        }
+    }
+
+    /// All domains, that of a CPU first, each with the place in it to begin at.
+    fn domains_from(&self, from: CpuId) -> impl Iterator<Item = (&Domain<H::Shared>, usize)> {
+        let first = self.cpu(from).place;
+        let count = self.domains.len();
+        (0..count).map(move |turn| {
+            let start = if turn == 0 { first.bit } else { 0 };
+            (&*self.domains[(first.domain + turn) % count], start)
+        })
     }
 
     /// Puts a timer where it will be seen: the own CPU's inbox, or that of the caller's home.
