@@ -19,7 +19,7 @@ use crossbeam_utils::CachePadded;
 use evenkeel_core::balance::{Prospect, Smallest, Waiting};
 use evenkeel_core::fair_queue::{Admits, FairQueue, Slot};
 use evenkeel_core::histogram::{BUCKETS, Histogram, bucket_of};
-use evenkeel_core::stats::CpuStats;
+use evenkeel_core::stats::{CpuStats, Load};
 use evenkeel_core::{CpuId, GroupId, MaskId, Span, Time, Vtime};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -37,6 +37,9 @@ pub(crate) struct Cpu<H: Host> {
     pub(crate) waiting: CachePadded<PublishedWaiting<H>>,      // (q/r)
     /// A bit for each other CPU for which a task with a mask waits here.
     pub(crate) masked_for: Words<H::Shared>,                   // (q/r)
+    /// A bit for each CPU that may run a task with a mask that came into the inbox since that was last taken: for
+    /// statistics, and as rough as they are.
+    inbox_for: Words<H::Shared>,
     pub(crate) poll: CachePadded<PublishedPoll<H>>,            // (o/r)
     pub(crate) counters: CachePadded<Counters<H>>,             // (o/r)
 }
@@ -293,6 +296,7 @@ impl<H: Host> Cpu<H> {
             owner: Ownership::default(),
             waiting: CachePadded::new(PublishedWaiting::new()),
             masked_for: Words::new(cpus.div_ceil(64)),
+            inbox_for: Words::new(cpus.div_ceil(64)),
             poll: CachePadded::new(PublishedPoll::new()),
             counters: CachePadded::new(Counters::new()),
         }
@@ -313,10 +317,36 @@ impl<H: Host> Cpu<H> {
     /// Adds the CPUs for which tasks with masks wait here.
     pub(crate) fn add_masked_for(&self, at: At, cpus: &mut CpuBits) {
         if self.waiting.masked(at) > 0 {
-            for (index, word) in self.masked_for.iter().enumerate() {
-                let held = cpus.word(index);
-                cpus.set_word(index, held | word.load(at, Relaxed));
+            self.masked_for.iter().enumerate().for_each(|(index, word)| cpus.add_word(index, word.load(at, Relaxed)));
+        }
+    }
+
+    /// A task of this mask is about to be put into the inbox.
+    pub(crate) fn note_inbox(&self, at: At, mask: &CpuBits) {
+        for (index, word) in self.inbox_for.iter().enumerate() {
+            if mask.word(index) & !word.load(at, Relaxed) != 0 {
+                word.fetch_or(at, mask.word(index), Relaxed);
             }
+        }
+    }
+
+    /// Tasks with masks were taken out of the inbox.
+    pub(crate) fn clear_inbox_note(&self, at: At) {
+        self.inbox_for.iter().for_each(|word| word.store(at, 0, Relaxed));
+    }
+
+    /// Adds what waits here to the load of the machine, for statistics: what is for everybody to the count, whom the rest
+    /// is for to the set. What is in an inbox beside a task with a mask counts as being for those who may run that one.
+    pub(crate) fn add_load(&self, at: At, load: &mut Load, for_all: &mut usize, masked: &mut CpuBits) {
+        let inbox = self.inbox.hint(at).at_least();
+        load.parked += usize::from(self.park.is_parked(at));
+        load.waiting += self.waiting.length(at) + inbox;
+        *for_all += self.waiting.open(at);
+        self.add_masked_for(at, masked);
+        if inbox > 0 && self.inbox_for.iter().all(|word| word.load(at, Relaxed) == 0) {
+            *for_all += inbox;
+        } else if inbox > 0 {
+            self.inbox_for.iter().enumerate().for_each(|(index, word)| masked.add_word(index, word.load(at, Relaxed)));
         }
     }
 

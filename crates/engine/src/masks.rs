@@ -240,10 +240,13 @@ impl CpuBits {
 
     /// Adds all of `other`.
     pub(crate) fn add(&mut self, other: &CpuBits) {
-        other.0.iter().enumerate().for_each(|(index, word)| {
-            let held = self.word(index);
-            self.set_word(index, held | word);
-        });
+        other.0.iter().enumerate().for_each(|(index, word)| self.add_word(index, *word));
+    }
+
+    /// Adds those of the CPUs from `64 * index` on.
+    pub(crate) fn add_word(&mut self, index: usize, word: u64) {
+        let held = self.word(index);
+        self.set_word(index, held | word);
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = CpuId> + '_ {

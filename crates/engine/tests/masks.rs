@@ -184,6 +184,104 @@ fn who_may_not_run_what_waits_stays_parked() {
     assert_eq!(machine.idle_while_waiting().total, Span::ZERO);
 }
 
+/// What may wait beside a parked CPU in a test of long polls: a kick, and what a task alone in an inbox is left to its CPU.
+const SOON: Span = us(100);
+
+/// A task that says when and where it was polled first.
+async fn polled_at(polled: Arc<Mutex<Vec<(Time, CpuId)>>>) {
+    polled.lock().push((evenkeel_engine::api::now(), current_cpu().unwrap()));
+    compute(ms(5).into());
+}
+
+/// Four CPUs of which the first is busy for 20 ms from 10 ms on, with `first` in that poll; the last keeps the watch, so
+/// that the others are woken by kicks only. Where and when what `first` spawned was polled.
+fn beside_a_long_poll(
+    first: impl FnOnce(&Group, &Arc<Mutex<Vec<(Time, CpuId)>>>) + Send + 'static,
+) -> Vec<(Span, CpuId)> {
+    let mut machine = TestMachine::new(TestConfig::flat(4));
+    let group = machine.handle().group("masked").cpus(mask("0-2")).build().unwrap();
+    let polled = Arc::default();
+    let (of, seen) = (group.clone(), Arc::clone(&polled));
+    machine.at(at_ms(10), move |_| {
+        let task = async move {
+            first(&of, &seen);
+            compute(ms(20).into());
+        };
+        drop(group.spawn_on(&mask("0"), task));
+    });
+    machine.run_until(at_ms(40)).unwrap();
+    let polled = polled.lock();
+    polled.iter().map(|(time, cpu)| (time.since(at_ms(10)), *cpu)).collect()
+}
+
+#[test]
+fn what_is_spawned_in_a_long_poll_is_fetched_by_who_may_run_it() {
+    let polled = beside_a_long_poll(|group, polled| {
+        for _ in 0..2 {
+            drop(group.spawn_on(&mask("0-2"), polled_at(Arc::clone(polled))));
+        }
+    });
+    assert_eq!(polled.len(), 2);
+    assert!(polled.iter().all(|(after, cpu)| *after <= SOON && [1, 2].map(CpuId::new).contains(cpu)), "{polled:?}");
+}
+
+#[test]
+fn who_is_kicked_for_one_task_passes_on_that_there_is_another() {
+    // One kick is made for both; who fetches the first kicks for the second, which it could not run itself.
+    let polled = beside_a_long_poll(|group, polled| {
+        for cpus in ["0-1", "0,2", "0,2"] {
+            drop(group.spawn_on(&mask(cpus), polled_at(Arc::clone(polled))));
+        }
+    });
+    assert!(polled.len() >= 2 && polled.iter().take(2).all(|(after, _)| *after <= SOON), "{polled:?}");
+}
+
+#[test]
+fn a_task_that_is_displaced_goes_on_where_else_it_may() {
+    // CPU 0 serves a task that may also run on CPU 1, until one comes that may run there only.
+    for other in ["1", "2"] {
+        let mut machine = TestMachine::new(TestConfig::flat(4));
+        let group = machine.handle().group("displaced").weight(1).build().unwrap();
+        let heavy = machine.handle().group("heavy").weight(10_000).build().unwrap();
+        let (places, later) = (Places::default(), Places::default());
+        let seen = places.clone();
+        machine.set_home(cpu(0));
+        drop(group.spawn_on(&mask(&format!("0,{other}")), seen.hog()));
+        machine.run_until(at_ms(20)).unwrap();
+        assert_eq!(places.seen(), "0");
+        drop(heavy.spawn_on(&mask("0"), async {
+            compute(ms(50).into());
+        }));
+        machine.run_until(at_ms(22)).unwrap();
+        drop(group.spawn_on(&mask("3"), later.hog()));
+        machine.run_until(at_ms(30)).unwrap();
+        assert_eq!(places.seen(), mask(&format!("0,{other}")).to_string());
+        assert!(machine.idle_while_waiting().longest <= SOON, "{:?}", machine.idle_while_waiting());
+    }
+}
+
+#[test]
+fn a_task_for_everybody_is_seen_behind_those_that_are_not() {
+    // The queue of CPU 0 is never empty: two tasks are pinned there. What comes to it and may run elsewhere is fetched all
+    // the same.
+    let mut machine = TestMachine::new(TestConfig::flat(3));
+    let group = machine.handle().group("pinned").build().unwrap();
+    (0..2).for_each(|_| drop(group.spawn_on(&mask("0"), Places::default().hog())));
+    machine.run_until(at_ms(10)).unwrap();
+    let places = Places::default();
+    let seen = places.clone();
+    let spawner = group.spawn_on(&mask("0"), async move {
+        for _ in 0..2 {
+            drop(spawn(seen.clone().hog()));
+        }
+    });
+    assert!(machine.block_on(spawner).unwrap().is_ok());
+    machine.run_until(at_ms(50)).unwrap();
+    assert!(machine.idle_while_waiting().longest <= SOON.plus(us(50)), "{:?}", machine.idle_while_waiting());
+    let seen = places.0.lock();
+    assert!([1, 2].map(CpuId::new).iter().all(|cpu| seen.contains(cpu)), "{seen:?}");
+}
+
 #[test]
 fn a_stopping_machine_drops_masked_tasks_in_every_state() {
     struct CountsDrop(Arc<AtomicUsize>);
@@ -242,7 +340,8 @@ enum Op {
 
 fn act() -> impl Strategy<Value = Act> {
     prop_oneof![
-        3 => (0u16..1_500).prop_map(Act::Compute),
+        2 => (0u16..1_500).prop_map(Act::Compute),
+        2 => (5_000u16..20_000).prop_map(Act::Compute),
         2 => Just(Act::Yield),
         2 => (0u16..3_000).prop_map(Act::Sleep),
         2 => Just(Act::Wait),
@@ -385,7 +484,10 @@ fn run(case: Case, ops: Vec<Op>) -> World {
         }
     }
     // Who waits for somebody is woken until nobody is left.
-    for _ in 0..64 {
+    for _ in 0..1_000 {
+        if world.done.load(Ordering::Relaxed) == world.spawned.load(Ordering::Relaxed) {
+            break;
+        }
         let all = world.clone();
         machine.at(time, move |_| (0..=255).for_each(|_| all.wake(0)));
         time = time.after(ms(40));
@@ -394,8 +496,9 @@ fn run(case: Case, ops: Vec<Op>) -> World {
     machine.check();
     assert_eq!(machine.handle().load().waiting, 0, "what could run has run");
     let idle = machine.idle_while_waiting();
-    // What is in an inbox when its CPU begins a long poll is found by who keeps the watch; that takes a period at most.
-    assert!(idle.longest <= ms(3), "a CPU was parked beside what it might have run: {idle:?}");
+    // What is in an inbox when its CPU begins a long poll is found by who keeps the watch; that takes a period at most, far
+    // less than what such a poll takes.
+    assert!(idle.longest <= ms(2), "a CPU was parked beside what it might have run: {idle:?}");
     world
 }
 

@@ -44,8 +44,13 @@ impl<H: Host> Machine<H> {
 
     /// Takes the inbox of a CPU into its queue.
     pub(crate) fn intake(&self, at: At, of: CpuId, queue: &mut RunQueue, now: Time) {
+        let mut has_masked = false;
         for task in self.cpu(of).inbox.take_all(at) {
+            has_masked |= task.metadata().mask() != MaskId::ALL;
             self.enqueue(at, queue, task, now, Credit::Wake);
+        }
+        if has_masked {
+            self.cpu(of).clear_inbox_note(at);
         }
     }
 

@@ -427,11 +427,7 @@ impl<H: Host> AnyMachine for Machine<H> {
         let at = At::outside(Site::Count);
         let (mut load, mut for_all, mut masked) = (Load::default(), 0, CpuBits::default());
         for cpu in &self.cpus {
-            let inbox = cpu.inbox.hint(at).at_least();
-            load.parked += usize::from(cpu.park.is_parked(at));
-            load.waiting += cpu.waiting.length(at) + inbox;
-            for_all += cpu.waiting.open(at) + inbox;
-            cpu.add_masked_for(at, &mut masked);
+            cpu.add_load(at, &mut load, &mut for_all, &mut masked);
         }
         let for_some = masked.iter().filter(|cpu| self.cpu(*cpu).park.is_parked(at)).count();
         load.idle_while_waiting = load.parked.min(for_all + for_some).min(load.waiting);

@@ -41,6 +41,9 @@ impl<H: Host> Machine<H> {
         if !self.masks.allows(mask, seat.cpu()) {
             return self.wake_within(at, mask, seat.cpu(), runnable);
         }
+        if mask != MaskId::ALL {
+            self.cpu(seat.cpu()).note_inbox(at, self.masks.row(mask).bits());
+        }
         let is_lone = match self.cpu(seat.cpu()).inbox.push(at, runnable) {
             Pushed::First => seat.left_waiting.get() == 0,
             Pushed::More => false,
@@ -65,6 +68,7 @@ impl<H: Host> Machine<H> {
     /// A task with a mask, from a CPU that it may not run on, or from outside: to the inbox of a CPU that it may run on.
     fn wake_within(&self, at: At, mask: MaskId, from: CpuId, runnable: Runnable) {
         let target = self.place_within(at, mask, from, runnable.metadata().last_cpu());
+        self.cpu(target).note_inbox(at, self.masks.row(mask).bits());
         match self.cpu(target).inbox.push(at, runnable) {
             Pushed::First | Pushed::More => {}
             Pushed::Closed(runnable) => return refuse(runnable),
