@@ -104,6 +104,12 @@ impl<S: Shared> ParkWord<S> {
         }
     }
 
+    /// Whether it was kicked for something that few may run, and has not noticed yet. After a fence: what was shown
+    /// before is then seen by the look that it owes (P5).
+    fn is_kicked_masked(&self, at: At) -> bool {
+        self.0.load(at, Ordering::Relaxed) == KICKED_MASKED
+    }
+
     /// Whether it is parked and not kicked yet; a hint.
     pub fn is_parked(&self, at: At) -> bool {
         self.0.load(at, Ordering::Relaxed) == PARKED
@@ -126,7 +132,7 @@ pub enum Claimed {
 pub enum Searcher {
     /// This CPU, which was claimed and counted. Kick it: nobody else will.
     Kick(CpuId),
-    /// One that is counted already.
+    /// One that is counted, or on its way, already.
     Underway,
     /// No CPU is parked here.
     Nobody,
@@ -268,21 +274,25 @@ impl<S: Shared> Domain<S> {
         Searcher::Nobody
     }
 
-    /// Claims one of the parked CPUs that may run something, those after `start` first. After a fence. Nobody is counted, and
-    /// no search is relied on: who searches may not be among them.
+    /// Claims one of the parked CPUs that may run something, those after `start` first, unless one of them has been kicked
+    /// for such a reason already. After a fence. No search is relied on: who searches may not be among them.
     pub fn claim_allowed<'a>(
         &self,
         at: At,
         start: usize,
         is_allowed: impl Fn(CpuId) -> bool,
         word_of: impl Fn(CpuId) -> &'a ParkWord<S>,
-    ) -> Option<CpuId>
+    ) -> Searcher
     where
         S: 'a,
     {
-        let allowed = self.parked(at, start).filter(|cpu| is_allowed(*cpu));
-        let mut claimed = allowed.filter(|cpu| word_of(*cpu).claim(at, KickReason::Masked) == Claimed::Kick);
-        claimed.next()
+        // A CPU shows that it parks until it has noticed its kick.
+        let allowed = || self.parked(at, start).filter(|cpu| is_allowed(*cpu));
+        if allowed().any(|cpu| word_of(cpu).is_kicked_masked(at)) {
+            return Searcher::Underway;
+        }
+        let claimed = allowed().find(|cpu| word_of(*cpu).claim(at, KickReason::Masked) == Claimed::Kick);
+        claimed.map_or(Searcher::Nobody, Searcher::Kick)
     }
 
     /// A parking CPU takes over keeping time, if nobody does.

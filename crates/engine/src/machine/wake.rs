@@ -179,11 +179,12 @@ impl<H: Host> Machine<H> {
     /// Kicks one parked CPU of these, near `from` first: something waits that they may run, and not everybody may. A fence
     /// must have come before.
     pub(crate) fn kick_allowed(&self, at: At, allowed: &CpuBits, from: CpuId) {
-        let claimed = self.domains_from(from).find_map(|(domain, start)| {
-            domain.claim_allowed(at, start, |cpu| allowed.contains(cpu), |cpu| &*self.cpu(cpu).park)
-        });
-        if let Some(cpu) = claimed {
-            self.host.kick(cpu);
+        for (domain, start) in self.domains_from(from) {
+            match domain.claim_allowed(at, start, |cpu| allowed.contains(cpu), |cpu| &*self.cpu(cpu).park) {
+                Searcher::Kick(cpu) => return self.host.kick(cpu),
+                Searcher::Underway => return,
+                Searcher::Nobody => {}
+            }
         }
     }
 
