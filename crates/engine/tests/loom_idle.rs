@@ -7,7 +7,7 @@ mod model;
 
 use evenkeel_core::CpuId;
 use evenkeel_engine::host::Shared;
-use evenkeel_engine::idle::{Claimed, Domain, KickReason, ParkWord, Place, Searcher};
+use evenkeel_engine::idle::{Claimed, Domain, KickReason, ParkWord, Place, Roused, Searcher};
 use model::{Arc, Word, at, cpu_id, explore, fence, race, role};
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -18,6 +18,8 @@ struct World {
     words: [ParkWord<Word>; CPUS],
     /// Tasks that wait on each CPU, as the others see it.
     waiting: [Word; CPUS],
+    /// A bit for each CPU that may run something that waits in the queue of CPU 0, and not everybody may.
+    masked_for: Word,
     /// Tasks in the inbox of CPU 0, where a model tells the two apart.
     inbox: Word,
     kicked: [Word; CPUS],
@@ -28,6 +30,7 @@ fn world() -> World {
         domain: Domain::new((0..CPUS).map(cpu_id).collect()),
         words: std::array::from_fn(|_| ParkWord::default()),
         waiting: std::array::from_fn(|_| Word::new(0)),
+        masked_for: Word::new(0),
         inbox: Word::new(0),
         kicked: std::array::from_fn(|_| Word::new(0)),
     }
@@ -60,6 +63,52 @@ impl World {
         if !self.domain.is_watched(at(cpu)) {
             self.kick_searcher(cpu);
         }
+    }
+
+    /// As `kick_allowed`.
+    fn kick_allowed(&self, cpu: usize, allowed: u64) {
+        let is_allowed = |cpu: CpuId| allowed >> cpu.index() & 1 == 1;
+        let claimed = self.domain.claim_allowed(at(cpu), 0, is_allowed, |cpu| &self.words[cpu.index()]);
+        if let Searcher::Kick(kicked) = claimed {
+            self.kicked[kicked.index()].store(at(cpu), 1, Relaxed);
+        }
+    }
+
+    /// As `publish_masked` and `spread_news`, by whoever holds the lock of CPU 0.
+    fn show_masked(&self, allowed: u64) {
+        let before = self.masked_for.swap(at(0), allowed, Relaxed);
+        let news = allowed & !before;
+        if news != 0 {
+            fence();
+            self.kick_allowed(0, news);
+        }
+    }
+
+    /// As `wake_up`, for a CPU that may have been kicked for something that few may run. Whether it was.
+    fn wake_up(&self, cpu: usize) -> bool {
+        let roused = self.domain.leave_park(at(cpu), place(cpu), &self.words[cpu]);
+        roused == Roused::ByKick(KickReason::Masked)
+    }
+
+    /// As `pass_on`, after a fence.
+    fn pass_on(&self, cpu: usize) {
+        let allowed = self.masked_for.load(at(cpu), Relaxed);
+        if allowed != 0 {
+            self.kick_allowed(cpu, allowed);
+        }
+    }
+
+    /// As `park` of a CPU that is not counted, and may owe a look. Whether it has parked.
+    fn park_owing(&self, cpu: usize, owes_look: bool) -> bool {
+        self.domain.begin_search(at(cpu));
+        self.domain.enter_park(at(cpu), place(cpu), &self.words[cpu], fence);
+        if self.masked_for.load(at(cpu), Relaxed) >> cpu & 1 == 1 {
+            return false;
+        }
+        if owes_look {
+            self.pass_on(cpu);
+        }
+        true
     }
 
     /// The look at everything.
@@ -112,7 +161,7 @@ impl World {
         // Whoever was kicked to search was counted; nobody else still is.
         let searches = (0..CPUS).filter(|cpu| {
             let roused = self.words[*cpu].resume(at(*cpu));
-            roused == evenkeel_engine::idle::Roused::ByKick(KickReason::Search)
+            roused == Roused::ByKick(KickReason::Search)
         });
         let searches = searches.count();
         (0..searches).for_each(|_| self.domain.end_search(at(0)));
@@ -227,7 +276,7 @@ fn a_kick_that_is_put_off_is_seen_by_the_keeper_who_leaves() {
             role(&world, |world| {
                 let roused = world.domain.leave_park(at(1), place(1), &world.words[1]);
                 world.domain.leave_watch(at(1));
-                if roused == evenkeel_engine::idle::Roused::ByKick(KickReason::Search) {
+                if roused == Roused::ByKick(KickReason::Search) {
                     world.domain.end_search(at(1));
                 }
                 world.run(1);
@@ -299,4 +348,89 @@ fn tasks_on_their_way_into_a_queue_are_not_lost() {
             world.check(&[1]);
         }
     });
+}
+
+#[test]
+fn what_few_may_run_is_seen_by_a_cpu_that_parks_or_kicks_it() {
+    explore(|| {
+        let world = Arc::new(world());
+        // Somebody searches who may not run it: that is no reason not to kick.
+        world.domain.begin_search(at(3));
+        let parked = Arc::new(Word::new(0));
+        let has_parked = Arc::clone(&parked);
+        race([
+            role(&world, |world| world.show_masked(0b10)),
+            role(&world, move |world| has_parked.store(at(1), u64::from(world.park_owing(1, false)), Relaxed)),
+        ]);
+        let is_lost = parked.load(at(0), Relaxed) == 1 && !world.was_kicked(1);
+        assert!(!is_lost, "P1: something waits that CPU 1 may run, and it sleeps");
+    });
+}
+
+#[test]
+fn who_was_kicked_for_what_few_may_run_passes_it_on_when_it_is_gone() {
+    for then_parks in [false, true] {
+        explore(move || {
+            let world = world();
+            world.park(1);
+            world.park(2);
+            // Kicks CPU 1.
+            world.show_masked(0b110);
+            let world = Arc::new(world);
+            let sleeps = Arc::new(Word::new(0));
+            let is_asleep = Arc::clone(&sleeps);
+            race([
+                // CPU 0 runs that itself, and leaves one waiting that CPU 1 may not run: nobody is new to it.
+                role(&world, |world| world.show_masked(0b100)),
+                role(&world, move |world| {
+                    let owes_look = world.wake_up(1);
+                    assert!(owes_look, "P5");
+                    if then_parks {
+                        is_asleep.store(at(1), u64::from(world.park_owing(1, owes_look)), Relaxed);
+                    } else {
+                        // It has found work of its own.
+                        fence();
+                        world.pass_on(1);
+                    }
+                }),
+            ]);
+            // Unless it saw what it might have run itself: then it goes on, and owes the look as before.
+            let goes_on = then_parks && sleeps.load(at(0), Relaxed) == 0;
+            assert!(goes_on || world.was_kicked(2), "P5: something waits that CPU 2 may run, and it sleeps");
+        });
+    }
+}
+
+#[test]
+fn who_relies_on_a_kick_that_is_under_way_is_passed_on() {
+    for then_parks in [false, true] {
+        explore(move || {
+            let world = world();
+            world.park(1);
+            world.park(2);
+            // CPU 1 is kicked for something that is gone before it comes.
+            world.show_masked(0b10);
+            world.show_masked(0);
+            let world = Arc::new(world);
+            let parked = Arc::new(Word::new(0));
+            let has_parked = Arc::clone(&parked);
+            race([
+                role(&world, |world| world.show_masked(0b110)),
+                role(&world, move |world| {
+                    let owes_look = world.wake_up(1);
+                    if then_parks {
+                        has_parked.store(at(1), u64::from(world.park_owing(1, owes_look)), Relaxed);
+                    } else if owes_look {
+                        fence();
+                        world.pass_on(1);
+                    }
+                }),
+            ]);
+            // CPU 1 goes on if it saw something, and then it passes the rest on; if it sleeps, it was kicked again.
+            let is_awake = then_parks && parked.load(at(0), Relaxed) == 0;
+            let is_roused = world.words[1].resume(at(1)) == Roused::ByKick(KickReason::Masked);
+            let is_lost = !world.was_kicked(2) && !is_awake && !is_roused;
+            assert!(!is_lost, "P5: something waits that CPU 2 may run, and it sleeps");
+        });
+    }
 }
