@@ -36,12 +36,12 @@ pub(crate) struct Cpu<H: Host> {
     pub(crate) owner: Ownership<H::Shared>,                    // (a)
     pub(crate) waiting: CachePadded<PublishedWaiting<H>>,      // (q/r)
     /// A bit for each other CPU for which a task with a mask waits here.
-    pub(crate) masked_for: Words<H::Shared>,                   // (q/r)
+    pub(crate) masked_for: Words<H::Shared>, // (q/r)
     /// A bit for each CPU that may run a task with a mask that came into the inbox since that was last taken: for
     /// statistics, and as rough as they are.
     inbox_for: Words<H::Shared>,
-    pub(crate) poll: CachePadded<PublishedPoll<H>>,            // (o/r)
-    pub(crate) counters: CachePadded<Counters<H>>,             // (o/r)
+    pub(crate) poll: CachePadded<PublishedPoll<H>>, // (o/r)
+    pub(crate) counters: CachePadded<Counters<H>>,  // (o/r)
 }
 
 /// What waits on a CPU.
@@ -78,11 +78,7 @@ impl RunQueue {
     }
 
     /// Dequeues the task of a group that has waited longest of those that the caller admits.
-    pub(crate) fn pop_admitted(
-        &mut self,
-        slot: Slot,
-        admits: &Admits<impl Fn(MaskId) -> bool>,
-    ) -> Option<Runnable> {
+    pub(crate) fn pop_admitted(&mut self, slot: Slot, admits: &Admits<impl Fn(MaskId) -> bool>) -> Option<Runnable> {
         let task = self.fair.pop_admitted(slot, admits);
         self.forget_mask(task)
     }

@@ -10,7 +10,10 @@ use crate::machine::Level;
 use crate::table::place_of;
 use crossbeam_utils::CachePadded;
 use evenkeel_core::{CpuId, CpuMask, MaskId};
-#[expect(clippy::disallowed_types, reason = "taken when a group or a masked task is made: no scheduling path takes it")]
+#[expect(
+    clippy::disallowed_types,
+    reason = "taken when a group or a masked task is made: no scheduling path takes it"
+)]
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -171,12 +174,7 @@ impl<H: Host> MaskRow<H> {
     fn new(mask: CpuMask, cpus: usize) -> Self {
         let mut bits = CpuBits::default();
         mask.iter().for_each(|cpu| bits.insert(cpu, cpus));
-        MaskRow {
-            mask,
-            cpus: bits,
-            level: CachePadded::new(Level::new()),
-            turn: CachePadded::new(H::Shared::new(0)),
-        }
+        MaskRow { mask, cpus: bits, level: CachePadded::new(Level::new()), turn: CachePadded::new(H::Shared::new(0)) }
     }
 
     pub(crate) fn bits(&self) -> &CpuBits {

@@ -25,8 +25,8 @@ pub use lanes::Admits;
 use crate::{GroupId, MaskId, Vtime};
 use alloc::vec::Vec;
 use children::Children;
-use lanes::Lanes;
 use hashbrown::HashMap;
+use lanes::Lanes;
 use rustc_hash::FxBuildHasher;
 
 /// The place of a node in its queue; valid until the node is removed.

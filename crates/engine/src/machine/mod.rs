@@ -25,9 +25,9 @@ use crate::table::{Admission, Table, TableFull};
 use crate::task::Runnable;
 use crate::timer::Timer;
 use crossbeam_utils::CachePadded;
+use evenkeel_core::balance::Waiting;
 use evenkeel_core::stats::{Load, Stats};
 use evenkeel_core::switches::{Claim, LookAround, Switch};
-use evenkeel_core::balance::Waiting;
 use evenkeel_core::{CpuId, CpuMask, GroupId, MaskId, Span, Time, Weight};
 use std::fmt;
 use std::sync::Arc;
@@ -192,7 +192,8 @@ impl<H: Host> Machine<H> {
     pub fn new(host: H, config: Config) -> Arc<Self> {
         assert!(!config.caches.is_empty(), "a machine has at least one CPU");
         let (places, domains) = domains_of(&config.caches);
-        let cpus = places.iter().enumerate().map(|(index, place)| Cpu::new(cpu_id(index), *place, places.len())).collect();
+        let cpus =
+            places.iter().enumerate().map(|(index, place)| Cpu::new(cpu_id(index), *place, places.len())).collect();
         Arc::new(Machine {
             host,
             config,

@@ -20,6 +20,8 @@ pub(crate) use arrivals::{Generated, Generator, Timeline};
 pub(crate) use meter::{Measured, Meter, Responses, Totals};
 pub(crate) use task::Common;
 
+use evenkeel::CpuMask;
+
 use crate::moment::Moment;
 use crate::scenario::GroupIndex;
 
@@ -32,6 +34,14 @@ pub(crate) trait Spawner: Clone + Send + Sync + 'static {
     fn spawn<F>(&self, group: GroupIndex, task: F) -> Self::Join
     where
         F: Future<Output = Moment> + Send + 'static;
+
+    /// Starts a task in `group` on these CPUs only. A target that knows no masks starts it anywhere.
+    fn spawn_on<F>(&self, group: GroupIndex, _cpus: &CpuMask, task: F) -> Self::Join
+    where
+        F: Future<Output = Moment> + Send + 'static,
+    {
+        self.spawn(group, task)
+    }
 
     /// Gives way once.
     fn yield_now() -> impl Future<Output = ()> + Send;

@@ -41,6 +41,7 @@ impl Session<'_> {
         let target = T::build(Setup {
             on: self.on,
             groups: &scenario.groups,
+            has_masks: scenario.has_masks(),
             workers: self.plan.workers,
             seed: self.seed(),
             switches: &self.plan.switches,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use evenkeel::{Group, GroupId, GroupStats, JoinHandle, Runtime};
+use evenkeel::{CpuMask, Group, GroupBuilder, GroupId, GroupStats, JoinHandle, Runtime};
 
 use super::{Counters, GroupCounters, Setup, Target};
 use crate::exec::Spawner;
@@ -43,7 +43,8 @@ impl Target for Threads {
             set(&runtime, name, value)?;
         }
         let group = |def: &crate::scenario::GroupDef| {
-            let group = runtime.group(def.name.as_str()).weight(def.weight).build();
+            let group = runtime.group(def.name.as_str()).weight(def.weight);
+            let group = def.cpus.iter().cloned().fold(group, GroupBuilder::cpus).build();
             group.map_err(|error| Failure::Internal(format!("can't make the group `{}`: {error}", def.name)))
         };
         let groups = setup.groups.iter().map(group).collect::<Result<_, _>>()?;
@@ -66,8 +67,7 @@ impl Target for Threads {
     }
 
     fn idle_while_waiting(&self) -> Option<usize> {
-        let load = self.runtime.load();
-        Some(load.parked.min(load.waiting))
+        Some(self.runtime.load().idle_while_waiting)
     }
 
     fn group_counters(&self) -> Vec<GroupCounters> {
@@ -122,6 +122,13 @@ impl Spawner for ThreadsSpawner {
         F: Future<Output = Moment> + Send + 'static,
     {
         ThreadsJoin(self.groups[group.0].spawn(task))
+    }
+
+    fn spawn_on<F>(&self, group: GroupIndex, cpus: &CpuMask, task: F) -> ThreadsJoin
+    where
+        F: Future<Output = Moment> + Send + 'static,
+    {
+        ThreadsJoin(self.groups[group.0].spawn_on(cpus, task))
     }
 
     fn yield_now() -> impl Future<Output = ()> + Send {
