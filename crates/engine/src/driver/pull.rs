@@ -8,10 +8,11 @@
 use super::Turns;
 use crate::cpu::{Counter, RunQueue};
 use crate::host::{At, Event, Host, Lock, Shared, Site};
+use crate::idle::Scope;
 use crate::machine::{Machine, Woken};
 use crate::task::Runnable;
 use evenkeel_core::balance::{
-    Appraisal, InboxHint, Look, Neighbor, Progress, Prospect, Waiting, appraise, look, look_count, pull_count,
+    Appraisal, InboxHint, Look, Neighbor, Progress, Waiting, appraise, look, look_count, pull_count,
 };
 use evenkeel_core::fair_queue::{Count, Slot};
 use evenkeel_core::{CpuId, GroupId, Time, Vtime};
@@ -34,13 +35,13 @@ struct Haul {
     count: Option<Count>,
 }
 
-/// What a look at all CPUs found.
+/// What a look at other CPUs found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Survey {
     pub(super) has_work: bool,
     /// When something may have to be taken from a CPU that is busy now.
     pub(super) later: Time,
-    /// Whether any other CPU runs.
+    /// Whether any other of them runs.
     pub(super) has_busy: bool,
 }
 
@@ -134,6 +135,7 @@ impl<H: Host> Turns<H> {
     fn leave_queue(machine: &Machine<H>, at: At, other: CpuId, mut queue: QueueGuard<'_, H>, showed: usize) {
         machine.publish(at, other, &mut queue);
         machine.settle_counts(at, &mut queue);
+        machine.note_empty(at, other, &queue);
         let is_news = showed == 0 && !queue.fair.is_empty();
         drop(queue);
         if is_news {
@@ -145,19 +147,17 @@ impl<H: Host> Turns<H> {
     }
 
     /// An idle CPU looks for work. Whether it found any.
-    pub(super) fn search(&mut self, machine: &Machine<H>, now: Time) -> bool {
+    pub(super) fn search(&mut self, machine: &Machine<H>, scope: Scope, now: Time) -> bool {
         self.count(machine, Counter::StealsTried, 1);
         let at = self.at(Site::Search);
-        let count = machine.cpu_count();
-        let start = self.random.usize(0..count);
+        let offset = self.random.usize(0..machine.cpu_count());
         let mut candidates: Vec<(Option<Vtime>, CpuId)> = Vec::with_capacity(CANDIDATES);
-        for turn in 0..count {
-            let other = machine.cpus[(start + turn) % count].id;
-            if other == self.cpu || appraise(&machine.cpu(other).prospect(at), now) != Appraisal::Work {
+        for other in machine.others(at, scope, offset) {
+            if appraise(&other.prospect(at), now) != Appraisal::Work {
                 continue;
             }
-            let clock = machine.cpu(other).waiting.read(at).smallest.map(|smallest| smallest.clock);
-            candidates.push((clock, other));
+            let clock = other.waiting.read(at).smallest.map(|smallest| smallest.clock);
+            candidates.push((clock, other.id));
             if candidates.len() == CANDIDATES && self.pull_first(machine, &mut candidates, now) {
                 return true;
             }
@@ -192,6 +192,7 @@ impl<H: Host> Turns<H> {
         });
         machine.publish(at, other, &mut queue);
         machine.settle_counts(at, &mut queue);
+        machine.note_empty(at, other, &queue);
         drop(queue);
         let fired = !woken.is_empty();
         self.wake_all(machine, woken);
@@ -230,20 +231,20 @@ impl<H: Host> Turns<H> {
         machine.settle_counts(at, &mut queue);
     }
 
-    /// What all other CPUs have to offer, without locks.
-    pub(super) fn survey(&self, machine: &Machine<H>, now: Time) -> Survey {
+    /// What the other CPUs in a scope have to offer, without locks. Ends at the first that has work.
+    pub(super) fn survey(&self, machine: &Machine<H>, scope: Scope, now: Time) -> Survey {
         let at = self.at(Site::Search);
-        let others = machine.cpus.iter().filter(|cpu| cpu.id != self.cpu);
-        let prospects = others.map(|cpu| cpu.prospect(at));
-        let nothing = Survey { has_work: false, later: Time::NEVER, has_busy: false };
-        prospects.fold(nothing, |survey, prospect: Prospect| {
-            let has_busy = survey.has_busy || !prospect.is_parked;
+        let mut survey = Survey { has_work: false, later: Time::NEVER, has_busy: false };
+        for other in machine.others(at, scope, 0) {
+            let prospect = other.prospect(at);
+            survey.has_busy |= !prospect.is_parked;
             match appraise(&prospect, now) {
-                Appraisal::Nothing => Survey { has_busy, ..survey },
-                Appraisal::Work => Survey { has_work: true, has_busy, ..survey },
-                Appraisal::Later(due) => Survey { later: survey.later.min(due), has_busy, ..survey },
+                Appraisal::Nothing => {}
+                Appraisal::Work => return Survey { has_work: true, ..survey },
+                Appraisal::Later(due) => survey.later = survey.later.min(due),
             }
-        })
+        }
+        survey
     }
 
     fn random_other(&mut self, machine: &Machine<H>) -> CpuId {

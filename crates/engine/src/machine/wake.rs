@@ -5,8 +5,9 @@
 //! Knows nothing of clocks or of the order of run queues: who drains the inbox enqueues.
 
 use super::Machine;
+use crate::cpu::{Cpu, RunQueue};
 use crate::host::{At, Event, Host, Shared, Site};
-use crate::idle::{Claimed, KickReason, Searcher};
+use crate::idle::{Claimed, KickReason, Scope, Searcher};
 use crate::inbox::Pushed;
 use crate::seat::Seat;
 use crate::task::{Runnable, contain};
@@ -111,20 +112,66 @@ impl<H: Host> Machine<H> {
         }
     }
 
-    /// Kicks one parked CPU to search, near `from` first, unless somebody searches there already. A fence must have come
-    /// before. All domains are looked at: a CPU far away that parked when all was quiet keeps no watch, and would never
-    /// learn of this otherwise.
+    /// Kicks one parked CPU to search, near `from` first, unless somebody searches there already, for something that
+    /// waits on `from`. A fence must have come before. All domains are looked at: a CPU far away that parked when all was
+    /// quiet keeps no watch, and would never learn of this otherwise.
     pub(crate) fn kick_searcher(&self, at: At, from: CpuId) {
         let first = self.cpu(from).place;
         let count = self.domains.len();
         for turn in 0..count {
             let index = (first.domain + turn) % count;
+            let domain = &self.domains[index];
+            // While nobody is parked, whoever parks first looks at all CPUs: no need to show anything.
+            if !domain.has_parked(at) {
+                continue;
+            }
+            self.domains[first.domain].show_loaded(at, first, || H::fence(at));
             let start = if turn == 0 { first.bit } else { 0 };
-            match self.domains[index].claim_searcher(at, start, |cpu| &*self.cpu(cpu).park, || H::fence(at)) {
+            match domain.claim_searcher(at, start, |cpu| &*self.cpu(cpu).park, || H::fence(at)) {
                 Searcher::Kick(cpu) => return self.host.kick(cpu),
                 Searcher::Underway => return,
                 Searcher::Nobody => {}
             }
+        }
+    }
+
+    /// Whether any CPU shows that it parks.
+    pub(crate) fn has_parked(&self, at: At) -> bool {
+        self.domains.iter().any(|domain| domain.has_parked(at))
+    }
+
+    /// Whether any CPU shows that it may have something to take.
+    pub(crate) fn has_loaded(&self, at: At) -> bool {
+        self.domains.iter().any(|domain| domain.has_loaded(at))
+    }
+
+    /// The other CPUs in a scope: those of the own cache first, from the one `offset` after the own on; then those of
+    /// the other caches, from the one that `offset` falls on.
+    pub(crate) fn others(&self, at: At, scope: Scope, offset: usize) -> impl Iterator<Item = &Cpu<H>> {
+        let own = self.cpu(at.cpu).place;
+        let count = self.domains.len();
+        let first_other = offset % (count - 1).max(1);
+        let far = (0..count - 1).map(move |turn| (own.domain + 1 + (first_other + turn) % (count - 1)) % count);
+        let near = std::iter::once((own.domain, own.bit + 1 + offset));
+        near.chain(far.map(move |domain| (domain, offset)))
+            .flat_map(move |(domain, from)| {
+                let domain = &self.domains[domain];
+                domain.in_scope(at, scope, from % domain.len())
+            })
+            .filter(move |cpu| *cpu != at.cpu)
+            .map(|cpu| self.cpu(cpu))
+    }
+
+    /// Shows that a CPU has nothing to take, if so. With the lock of its queue held, after what waits there is published.
+    pub(crate) fn note_empty(&self, at: At, of: CpuId, queue: &RunQueue) {
+        if !queue.fair.is_empty() {
+            return;
+        }
+        let at = At { site: Site::Park, ..at };
+        let cpu = self.cpu(of);
+        let showed_otherwise = self.domains[cpu.place.domain].hide_loaded(at, cpu.place, || H::fence(at));
+        if showed_otherwise && cpu.inbox.hint(at) != InboxHint::Empty {
+            self.kick_searcher(at, of);
         }
     }
 
