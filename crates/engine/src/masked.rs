@@ -110,6 +110,11 @@ impl MaskedWaiting {
         union
     }
 
+    /// Whether it shows that there is something for anybody.
+    pub(crate) fn shows_any(&self) -> bool {
+        !self.shown.is_empty()
+    }
+
     /// The CPUs that have to be told, once: whoever asks tells one of them.
     pub(crate) fn take_news(&mut self) -> Option<CpuBits> {
         (!self.news.is_empty()).then(|| std::mem::take(&mut self.news))

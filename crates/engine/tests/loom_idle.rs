@@ -7,7 +7,7 @@ mod model;
 
 use evenkeel_core::CpuId;
 use evenkeel_engine::host::Shared;
-use evenkeel_engine::idle::{Claimed, Domain, KickReason, ParkWord, Place, Roused, Searcher};
+use evenkeel_engine::idle::{Claimed, Counted, Domain, KickReason, ParkWord, Place, Scope, Searcher};
 use model::{Arc, Word, at, cpu_id, explore, fence, race, role};
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -18,8 +18,6 @@ struct World {
     words: [ParkWord<Word>; CPUS],
     /// Tasks that wait on each CPU, as the others see it.
     waiting: [Word; CPUS],
-    /// A bit for each CPU that may run something that waits in the queue of CPU 0, and not everybody may.
-    masked_for: Word,
     /// Tasks in the inbox of CPU 0, where a model tells the two apart.
     inbox: Word,
     kicked: [Word; CPUS],
@@ -30,7 +28,6 @@ fn world() -> World {
         domain: Domain::new((0..CPUS).map(cpu_id).collect()),
         words: std::array::from_fn(|_| ParkWord::default()),
         waiting: std::array::from_fn(|_| Word::new(0)),
-        masked_for: Word::new(0),
         inbox: Word::new(0),
         kicked: std::array::from_fn(|_| Word::new(0)),
     }
@@ -41,8 +38,17 @@ fn place(bit: usize) -> Place {
 }
 
 impl World {
-    /// As `kick_searcher`.
+    /// As `kick_searcher`, by a CPU for something that waits on it.
     fn kick_searcher(&self, cpu: usize) {
+        self.kick_searcher_for(cpu, cpu);
+    }
+
+    /// As `kick_searcher`, by a CPU for something that waits on another.
+    fn kick_searcher_for(&self, cpu: usize, of: usize) {
+        if !self.domain.has_parked(at(cpu)) {
+            return;
+        }
+        self.domain.show_loaded(at(cpu), place(of), fence);
         let word_of = |cpu: CpuId| &self.words[cpu.index()];
         if let Searcher::Kick(kicked) = self.domain.claim_searcher(at(cpu), 0, word_of, fence) {
             self.kicked[kicked.index()].store(at(cpu), 1, Relaxed);
@@ -51,9 +57,14 @@ impl World {
 
     /// As `wake_on_seat` with a watch that is not relied on.
     fn push(&self, cpu: usize) {
-        self.waiting[cpu].fetch_add(at(cpu), 1, Relaxed);
+        self.push_to(cpu, cpu);
+    }
+
+    /// As `wake_from_outside` to a CPU that runs.
+    fn push_to(&self, cpu: usize, of: usize) {
+        self.waiting[of].fetch_add(at(cpu), 1, Relaxed);
         fence();
-        self.kick_searcher(cpu);
+        self.kick_searcher_for(cpu, of);
     }
 
     /// As `wake_on_seat` for a task that waits alone.
@@ -65,89 +76,75 @@ impl World {
         }
     }
 
-    /// As `kick_allowed`.
-    fn kick_allowed(&self, cpu: usize, allowed: u64) {
-        let is_allowed = |cpu: CpuId| allowed >> cpu.index() & 1 == 1;
-        let claimed = self.domain.claim_allowed(at(cpu), 0, is_allowed, |cpu| &self.words[cpu.index()]);
-        if let Searcher::Kick(kicked) = claimed {
-            self.kicked[kicked.index()].store(at(cpu), 1, Relaxed);
+    /// As `note_empty`.
+    fn note_empty(&self, cpu: usize, of: usize) {
+        if self.domain.hide_loaded(at(cpu), place(of), fence) && self.waits_on(cpu, of) {
+            self.kick_searcher_for(cpu, of);
         }
     }
 
-    /// As `publish_masked` and `spread_news`, by whoever holds the lock of CPU 0.
-    fn show_masked(&self, allowed: u64) {
-        let before = self.masked_for.swap(at(0), allowed, Relaxed);
-        let news = allowed & !before;
-        if news != 0 {
-            fence();
-            self.kick_allowed(0, news);
-        }
-    }
-
-    /// As `wake_up`, for a CPU that may have been kicked for something that few may run. Whether it was.
-    fn wake_up(&self, cpu: usize) -> bool {
-        let roused = self.domain.leave_park(at(cpu), place(cpu), &self.words[cpu]);
-        roused == Roused::ByKick(KickReason::Masked)
-    }
-
-    /// As `pass_on`, after a fence.
-    fn pass_on(&self, cpu: usize) {
-        let allowed = self.masked_for.load(at(cpu), Relaxed);
-        if allowed != 0 {
-            self.kick_allowed(cpu, allowed);
-        }
-    }
-
-    /// As `park` of a CPU that is not counted, and may owe a look. Whether it has parked.
-    fn park_owing(&self, cpu: usize, owes_look: bool) -> bool {
-        self.domain.begin_search(at(cpu));
-        self.domain.enter_park(at(cpu), place(cpu), &self.words[cpu], fence);
-        if self.masked_for.load(at(cpu), Relaxed) >> cpu & 1 == 1 {
-            return false;
-        }
-        if owes_look {
-            self.pass_on(cpu);
-        }
-        true
-    }
-
-    /// The look at everything.
-    fn has_work(&self, cpu: usize) -> bool {
+    fn waits_on(&self, cpu: usize, of: usize) -> bool {
         let waits = |word: &Word| word.load(at(cpu), Relaxed) > 0;
-        self.waiting.iter().any(waits) || waits(&self.inbox)
+        waits(&self.waiting[of]) || (of == 0 && waits(&self.inbox))
+    }
+
+    /// Whether anything waits.
+    fn has_work(&self, cpu: usize) -> bool {
+        (0..CPUS).any(|of| self.waits_on(cpu, of))
+    }
+
+    /// As `look_scope` of a CPU that has not left the watch.
+    fn scope(&self, cpu: usize) -> Scope {
+        if self.domain.is_watched(at(cpu)) { Scope::Loaded } else { Scope::Running }
+    }
+
+    /// As `survey`.
+    fn sees_work(&self, cpu: usize, scope: Scope) -> bool {
+        self.domain.in_scope(at(cpu), scope, 0).any(|of| self.waits_on(cpu, of.index()))
     }
 
     /// Takes one waiting task.
-    fn steal(&self, cpu: usize) -> bool {
-        self.waiting.iter().chain([&self.inbox]).any(|word| {
-            let held = word.load(at(cpu), Relaxed);
-            held > 0 && word.compare_exchange(at(cpu), held, held - 1, Relaxed).is_ok()
+    fn steal(&self, cpu: usize, scope: Scope) -> bool {
+        self.domain.in_scope(at(cpu), scope, 0).any(|of| {
+            let inbox = (of.index() == 0).then_some(&self.inbox);
+            std::iter::once(&self.waiting[of.index()]).chain(inbox).any(|word| {
+                let held = word.load(at(cpu), Relaxed);
+                let is_taken = held > 0 && word.compare_exchange(at(cpu), held, held - 1, Relaxed).is_ok();
+                if is_taken && held == 1 {
+                    self.note_empty(cpu, of.index());
+                }
+                is_taken
+            })
         })
     }
 
     /// As `end_idling`, and then a poll that does not end.
-    fn run(&self, cpu: usize) {
+    fn run(&self, cpu: usize, has_left_watch: bool) {
         fence();
-        if self.has_work(cpu) {
+        let scope = if has_left_watch { Scope::Running } else { self.scope(cpu) };
+        if self.domain.has_parked(at(cpu)) && self.sees_work(cpu, scope) {
             self.kick_searcher(cpu);
         }
     }
 
     /// One search of a CPU that is counted, as `go_idle` and `park`.
     fn search_and_park(&self, cpu: usize) -> Idled {
-        if self.steal(cpu) {
+        if self.steal(cpu, self.scope(cpu)) {
             self.domain.end_search(at(cpu));
-            self.run(cpu);
+            self.run(cpu, false);
             return Idled::Runs;
         }
-        self.domain.enter_park(at(cpu), place(cpu), &self.words[cpu], fence);
-        if self.has_work(cpu) { Idled::SawWork } else { Idled::Parked }
+        self.enter_park(cpu, Counted::AsSearcher);
+        if self.sees_work(cpu, self.scope(cpu)) { Idled::SawWork } else { Idled::Parked }
+    }
+
+    fn enter_park(&self, cpu: usize, counted: Counted) {
+        self.domain.enter_park(at(cpu), place(cpu), &self.words[cpu], counted, fence);
     }
 
     /// Parks a CPU before the race.
     fn park(&self, cpu: usize) {
-        self.domain.begin_search(at(cpu));
-        self.domain.enter_park(at(cpu), place(cpu), &self.words[cpu], fence);
+        self.enter_park(cpu, Counted::Not);
     }
 
     fn was_kicked(&self, cpu: usize) -> bool {
@@ -161,7 +158,7 @@ impl World {
         // Whoever was kicked to search was counted; nobody else still is.
         let searches = (0..CPUS).filter(|cpu| {
             let roused = self.words[*cpu].resume(at(*cpu));
-            roused == Roused::ByKick(KickReason::Search)
+            roused == evenkeel_engine::idle::Roused::ByKick(KickReason::Search)
         });
         let searches = searches.count();
         (0..searches).for_each(|_| self.domain.end_search(at(0)));
@@ -276,10 +273,10 @@ fn a_kick_that_is_put_off_is_seen_by_the_keeper_who_leaves() {
             role(&world, |world| {
                 let roused = world.domain.leave_park(at(1), place(1), &world.words[1]);
                 world.domain.leave_watch(at(1));
-                if roused == Roused::ByKick(KickReason::Search) {
+                if roused == evenkeel_engine::idle::Roused::ByKick(KickReason::Search) {
                     world.domain.end_search(at(1));
                 }
-                world.run(1);
+                world.run(1, true);
             }),
         ]);
         world.check(&[2]);
@@ -300,7 +297,7 @@ fn a_cpu_that_parks_as_the_keeper_leaves_does_not_sleep_unwatched() {
         let takes = Arc::clone(&keeps);
         race([
             role(&world, move |world| {
-                world.domain.enter_park(at(2), place(2), &world.words[2], fence);
+                world.enter_park(2, Counted::AsSearcher);
                 if world.domain.take_watch(at(2), cpu_id(2)) == Claimed::Kick {
                     takes.store(at(2), 1, Relaxed);
                 }
@@ -351,86 +348,61 @@ fn tasks_on_their_way_into_a_queue_are_not_lost() {
 }
 
 #[test]
-fn what_few_may_run_is_seen_by_a_cpu_that_parks_or_kicks_it() {
+fn a_bit_that_is_cleared_beside_a_push_is_set_again() {
     explore(|| {
-        let world = Arc::new(world());
-        // Somebody searches who may not run it: that is no reason not to kick.
-        world.domain.begin_search(at(3));
+        let world = world();
+        world.park(2);
+        assert_eq!(world.domain.take_watch(at(2), cpu_id(2)), Claimed::Kick);
+        // Left over: what it was set for has been taken.
+        world.domain.show_loaded(at(0), place(0), fence);
+        world.domain.begin_search(at(1));
+        let world = Arc::new(world);
         let parked = Arc::new(Word::new(0));
         let has_parked = Arc::clone(&parked);
         race([
-            role(&world, |world| world.show_masked(0b10)),
-            role(&world, move |world| has_parked.store(at(1), u64::from(world.park_owing(1, false)), Relaxed)),
+            role(&world, |world| world.push_to(3, 0)),
+            role(&world, |world| world.note_empty(0, 0)),
+            role(&world, move |world| {
+                if world.search_and_park(1) == Idled::Parked {
+                    has_parked.store(at(1), 1, Relaxed);
+                }
+            }),
         ]);
-        let is_lost = parked.load(at(0), Relaxed) == 1 && !world.was_kicked(1);
-        assert!(!is_lost, "P1: something waits that CPU 1 may run, and it sleeps");
+        if parked.load(at(0), Relaxed) == 1 {
+            world.check(&[1, 2]);
+        }
     });
 }
 
 #[test]
-fn who_was_kicked_for_what_few_may_run_passes_it_on_when_it_is_gone() {
-    for then_parks in [false, true] {
-        explore(move || {
-            let world = world();
-            world.park(1);
-            world.park(2);
-            // Kicks CPU 1.
-            world.show_masked(0b110);
-            let world = Arc::new(world);
-            let sleeps = Arc::new(Word::new(0));
-            let is_asleep = Arc::clone(&sleeps);
-            race([
-                // CPU 0 runs that itself, and leaves one waiting that CPU 1 may not run: nobody is new to it.
-                role(&world, |world| world.show_masked(0b100)),
-                role(&world, move |world| {
-                    let owes_look = world.wake_up(1);
-                    assert!(owes_look, "P5");
-                    if then_parks {
-                        is_asleep.store(at(1), u64::from(world.park_owing(1, owes_look)), Relaxed);
-                    } else {
-                        // It has found work of its own.
-                        fence();
-                        world.pass_on(1);
-                    }
-                }),
-            ]);
-            // Unless it saw what it might have run itself: then it goes on, and owes the look as before.
-            let goes_on = then_parks && sleeps.load(at(0), Relaxed) == 0;
-            assert!(goes_on || world.was_kicked(2), "P5: something waits that CPU 2 may run, and it sleeps");
-        });
-    }
-}
-
-#[test]
-fn who_relies_on_a_kick_that_is_under_way_is_passed_on() {
-    for then_parks in [false, true] {
-        explore(move || {
-            let world = world();
-            world.park(1);
-            world.park(2);
-            // CPU 1 is kicked for something that is gone before it comes.
-            world.show_masked(0b10);
-            world.show_masked(0);
-            let world = Arc::new(world);
-            let parked = Arc::new(Word::new(0));
-            let has_parked = Arc::clone(&parked);
-            race([
-                role(&world, |world| world.show_masked(0b110)),
-                role(&world, move |world| {
-                    let owes_look = world.wake_up(1);
-                    if then_parks {
-                        has_parked.store(at(1), u64::from(world.park_owing(1, owes_look)), Relaxed);
-                    } else if owes_look {
-                        fence();
-                        world.pass_on(1);
-                    }
-                }),
-            ]);
-            // CPU 1 goes on if it saw something, and then it passes the rest on; if it sleeps, it was kicked again.
-            let is_awake = then_parks && parked.load(at(0), Relaxed) == 0;
-            let is_roused = world.words[1].resume(at(1)) == Roused::ByKick(KickReason::Masked);
-            let is_lost = !world.was_kicked(2) && !is_awake && !is_roused;
-            assert!(!is_lost, "P5: something waits that CPU 2 may run, and it sleeps");
-        });
-    }
+fn a_push_that_shows_no_bit_is_seen_by_the_keeper_who_leaves() {
+    explore(|| {
+        let world = world();
+        world.park(1);
+        assert_eq!(world.domain.take_watch(at(1), cpu_id(1)), Claimed::Kick);
+        let world = Arc::new(world);
+        let parked = Arc::new(Word::new(0));
+        let has_parked = Arc::clone(&parked);
+        race([
+            role(&world, |world| world.push(0)),
+            role(&world, |world| {
+                let roused = world.domain.leave_park(at(1), place(1), &world.words[1]);
+                world.domain.leave_watch(at(1));
+                if roused == evenkeel_engine::idle::Roused::ByKick(KickReason::Search) {
+                    world.domain.end_search(at(1));
+                }
+                world.run(1, true);
+            }),
+            // Has seen no bit, and so was not counted.
+            role(&world, move |world| {
+                world.enter_park(2, Counted::Not);
+                if !world.sees_work(2, world.scope(2)) {
+                    has_parked.store(at(2), 1, Relaxed);
+                }
+            }),
+        ]);
+        if parked.load(at(0), Relaxed) == 1 {
+            world.check(&[2]);
+        }
+    });
 }

@@ -14,7 +14,7 @@ const CPUS: usize = 16;
 fn bench(raising: Raising) -> Bench {
     let mut config = TestConfig::flat(CPUS);
     config.machine.raising = raising;
-    config.check_every = 64;
+    config.check_every = 1_024;
     Bench::new(config)
 }
 
@@ -29,8 +29,8 @@ fn sleeper_on_shared_cpus(raising: Raising) -> [f64; 3] {
     let (hog, sleeper) = (bench.group_on(100, right_half()), bench.group_on(100, right_half()));
     bench.hogs(hog, 2 * CPUS, us(50));
     bench.on_offs(sleeper, 2 * CPUS, ms(20), us(50));
-    bench.run(30);
-    [0, hog, sleeper].map(|group| bench.cpus_of(group, 20, 30).got)
+    bench.run(20);
+    [0, hog, sleeper].map(|group| bench.cpus_of(group, 10, 20).got)
 }
 
 /// One group everywhere, and two of one task each on the last CPU, of which one is on and off.
@@ -41,8 +41,8 @@ fn sleeper_beside_a_lone_hog(raising: Raising) -> [f64; 3] {
     let (sleeper, hog) = (bench.group_on(100, last.clone()), bench.group_on(100, last));
     bench.on_offs(sleeper, 1, ms(20), us(50));
     bench.hogs(hog, 1, us(50));
-    bench.run(30);
-    [0, sleeper, hog].map(|group| bench.cpus_of(group, 20, 30).got)
+    bench.run(20);
+    [0, sleeper, hog].map(|group| bench.cpus_of(group, 10, 20).got)
 }
 
 #[test]

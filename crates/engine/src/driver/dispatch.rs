@@ -146,6 +146,7 @@ impl<H: Host> Turns<H> {
         let Some(slot) = queue.fair.pick(|group| machine.table.row(group).clock(at)) else {
             machine.publish(at, self.cpu, queue);
             machine.settle_counts(at, queue);
+            machine.note_empty(at, self.cpu, queue);
             return None;
         };
         let path = queue.fair.path(slot).map(|slot| machine.reserve(at, queue.fair.group(slot)));
@@ -162,6 +163,7 @@ impl<H: Host> Turns<H> {
         let task = self.take(machine, queue, slot, now);
         // After the task has left: what is published is what waits.
         machine.publish(at, self.cpu, queue);
+        machine.note_empty(at, self.cpu, queue);
         task
     }
 

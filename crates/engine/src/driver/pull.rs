@@ -8,8 +8,8 @@
 use super::Turns;
 use crate::cpu::{Counter, RunQueue};
 use crate::host::{At, Event, Host, Lock, Shared, Site};
+use crate::idle::Scope;
 use crate::machine::{Machine, Woken};
-use crate::masks::CpuBits;
 use crate::task::Runnable;
 use evenkeel_core::balance::{
     Appraisal, InboxHint, Look, Neighbor, Progress, Waiting, appraise, look, look_count, pull_count,
@@ -35,18 +35,16 @@ struct Haul {
     count: Option<Count>,
 }
 
-/// What a look at all CPUs found.
-#[derive(Debug)]
+/// What a look at other CPUs found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Survey {
     /// Something waits that anybody may run, or in an inbox, which anybody may serve.
     pub(super) has_work: bool,
     /// Something waits that this CPU may run, and not everybody.
     pub(super) has_mine: bool,
-    /// The CPUs for which there is such a thing.
-    pub(super) masked_for: CpuBits,
     /// When something may have to be taken from a CPU that is busy now.
     pub(super) later: Time,
-    /// Whether any other CPU runs.
+    /// Whether any other of them runs.
     pub(super) has_busy: bool,
 }
 
@@ -142,6 +140,7 @@ impl<H: Host> Turns<H> {
     fn leave_queue(machine: &Machine<H>, at: At, other: CpuId, mut queue: QueueGuard<'_, H>, showed: usize) {
         machine.publish(at, other, &mut queue);
         machine.settle_counts(at, &mut queue);
+        machine.note_empty(at, other, &queue);
         let is_news = showed == 0 && queue.open_len() > 0;
         let news = queue.masked.take_news();
         drop(queue);
@@ -155,31 +154,22 @@ impl<H: Host> Turns<H> {
     }
 
     /// An idle CPU looks for work. Whether it found any.
-    pub(super) fn search(&mut self, machine: &Machine<H>, now: Time) -> bool {
+    pub(super) fn search(&mut self, machine: &Machine<H>, scope: Scope, now: Time) -> bool {
         self.count(machine, Counter::StealsTried, 1);
         let at = self.at(Site::Search);
-        let count = machine.cpu_count();
-        let start = self.random.usize(0..count);
+        let offset = self.random.usize(0..machine.cpu_count());
         let mut candidates: Vec<(Option<Vtime>, CpuId)> = Vec::with_capacity(CANDIDATES);
-        for turn in 0..count {
-            let other = machine.cpus[(start + turn) % count].id;
-            if other == self.cpu || !self.has_work_for_me(machine, other, now) {
+        for other in machine.others(at, scope, offset) {
+            if appraise(&other.prospect(at), now) != Appraisal::Work && !other.has_masked_for_me(at) {
                 continue;
             }
-            let clock = machine.cpu(other).waiting.read(at).smallest.map(|smallest| smallest.clock);
-            candidates.push((clock, other));
+            let clock = other.waiting.read(at).smallest.map(|smallest| smallest.clock);
+            candidates.push((clock, other.id));
             if candidates.len() == CANDIDATES && self.pull_first(machine, &mut candidates, now) {
                 return true;
             }
         }
         self.pull_first(machine, &mut candidates, now)
-    }
-
-    /// Whether a CPU has something that this one may take, or an inbox or timers that somebody has to serve.
-    fn has_work_for_me(&self, machine: &Machine<H>, other: CpuId, now: Time) -> bool {
-        let at = self.at(Site::Search);
-        let other = machine.cpu(other);
-        appraise(&other.prospect(at), now) == Appraisal::Work || other.has_masked_for_me(at)
     }
 
     /// Tries the candidates, smallest clock first. One without a published clock has only its inbox: those come first,
@@ -209,6 +199,7 @@ impl<H: Host> Turns<H> {
         });
         machine.publish(at, other, &mut queue);
         machine.settle_counts(at, &mut queue);
+        machine.note_empty(at, other, &queue);
         let news = queue.masked.take_news();
         drop(queue);
         machine.spread_news(at, other, news);
@@ -251,27 +242,20 @@ impl<H: Host> Turns<H> {
         machine.settle_counts(at, &mut queue);
     }
 
-    /// What all other CPUs have to offer, without locks.
-    pub(super) fn survey(&self, machine: &Machine<H>, now: Time) -> Survey {
+    /// What the other CPUs in a scope have to offer, without locks. Ends at the first that has work.
+    pub(super) fn survey(&self, machine: &Machine<H>, scope: Scope, now: Time) -> Survey {
         let at = self.at(Site::Search);
-        let mut survey = Survey {
-            has_work: false,
-            has_mine: false,
-            masked_for: CpuBits::default(),
-            later: Time::NEVER,
-            has_busy: false,
-        };
-        for cpu in machine.cpus.iter().filter(|cpu| cpu.id != self.cpu) {
-            let prospect = cpu.prospect(at);
+        let mut survey = Survey { has_work: false, has_mine: false, later: Time::NEVER, has_busy: false };
+        for other in machine.others(at, scope, 0) {
+            let prospect = other.prospect(at);
             survey.has_busy |= !prospect.is_parked;
+            survey.has_mine |= other.has_masked_for_me(at);
             match appraise(&prospect, now) {
                 Appraisal::Nothing => {}
-                Appraisal::Work => survey.has_work = true,
+                Appraisal::Work => return Survey { has_work: true, ..survey },
                 Appraisal::Later(due) => survey.later = survey.later.min(due),
             }
-            cpu.add_masked_for(at, &mut survey.masked_for);
         }
-        survey.has_mine = survey.masked_for.contains(self.cpu);
         survey
     }
 

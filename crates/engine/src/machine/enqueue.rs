@@ -146,10 +146,12 @@ impl<H: Host> Machine<H> {
     /// waits is as good as who pushes it. `news` was taken from the queue after the last time that it was published.
     pub(crate) fn spread_news(&self, at: At, of: CpuId, news: Option<CpuBits>) {
         if let Some(news) = news {
-            // ORDER P1, P5: pairs with the fence of a CPU that parks. Either its last look sees what is shown, or we see
+            // ORDER P1, P6: pairs with the fence of a CPU that parks. Either its last look sees what is shown, or we see
             // that it is parked.
             H::fence(at);
-            self.kick_allowed(at, &news, of);
+            // Also while nobody is parked: who parks first may not be among those for whom it is.
+            self.show_loaded(at, of);
+            let _ = self.kick_allowed(at, &news, of);
         }
     }
 

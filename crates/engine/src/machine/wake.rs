@@ -5,8 +5,9 @@
 //! Knows nothing of clocks or of the order of run queues: who drains the inbox enqueues.
 
 use super::Machine;
+use crate::cpu::{Cpu, RunQueue};
 use crate::host::{At, Event, Host, Shared, Site};
-use crate::idle::{Claimed, Domain, KickReason, Searcher};
+use crate::idle::{Claimed, Domain, KickReason, Scope, Searcher};
 use crate::inbox::Pushed;
 use crate::masks::CpuBits;
 use crate::seat::Seat;
@@ -60,8 +61,8 @@ impl<H: Host> Machine<H> {
             self.kick_searcher(at, seat.cpu());
         } else {
             // Not a searcher, who may not be allowed to run it: one who is. If none is parked, whoever of them parks next
-            // sees the task, or keeps the watch over it, or somebody else does and puts it where it is seen (P5).
-            self.kick_allowed(at, self.masks.row(mask).bits(), seat.cpu());
+            // sees the task, or keeps the watch over it, or somebody else does and puts it where it is seen (P6).
+            let _ = self.kick_allowed(at, self.masks.row(mask).bits(), seat.cpu());
         }
     }
 
@@ -77,7 +78,9 @@ impl<H: Host> Machine<H> {
         H::fence(at);
         match self.cpu(target).park.claim(at, KickReason::Inbox) {
             Claimed::Kick => self.host.kick(target),
-            Claimed::No => self.kick_allowed(at, self.masks.row(mask).bits(), target),
+            Claimed::No => {
+                let _ = self.kick_allowed(at, self.masks.row(mask).bits(), target);
+            }
         }
     }
 
@@ -163,11 +166,16 @@ impl<H: Host> Machine<H> {
         }
     }
 
-    /// Kicks one parked CPU to search, near `from` first, unless somebody searches there already. A fence must have come
-    /// before. All domains are looked at: a CPU far away that parked when all was quiet keeps no watch, and would never
-    /// learn of this otherwise.
+    /// Kicks one parked CPU to search, near `from` first, unless somebody searches there already, for something that
+    /// waits on `from`. A fence must have come before. All domains are looked at: a CPU far away that parked when all was
+    /// quiet keeps no watch, and would never learn of this otherwise.
     pub(crate) fn kick_searcher(&self, at: At, from: CpuId) {
         for (domain, start) in self.domains_from(from) {
+            // While nobody is parked, whoever parks first looks at all CPUs: no need to show anything.
+            if !domain.has_parked(at) {
+                continue;
+            }
+            self.show_loaded(at, from);
             match domain.claim_searcher(at, start, |cpu| &*self.cpu(cpu).park, || H::fence(at)) {
                 Searcher::Kick(cpu) => return self.host.kick(cpu),
                 Searcher::Underway => return,
@@ -176,16 +184,23 @@ impl<H: Host> Machine<H> {
         }
     }
 
-    /// Kicks one parked CPU of these, near `from` first: something waits that they may run, and not everybody may. A fence
-    /// must have come before.
-    pub(crate) fn kick_allowed(&self, at: At, allowed: &CpuBits, from: CpuId) {
+    /// Kicks one parked CPU of these, near `from` first: something waits on `from` that they may run, and not everybody
+    /// may. A fence must have come before.
+    pub(crate) fn kick_allowed(&self, at: At, allowed: &CpuBits, from: CpuId) -> Searcher {
         for (domain, start) in self.domains_from(from) {
-            match domain.claim_allowed(at, start, |cpu| allowed.contains(cpu), |cpu| &*self.cpu(cpu).park) {
-                Searcher::Kick(cpu) => return self.host.kick(cpu),
-                Searcher::Underway => return,
-                Searcher::Nobody => {}
+            if !domain.has_parked(at) {
+                continue;
+            }
+            self.show_loaded(at, from);
+            let searcher = domain.claim_allowed(at, start, |cpu| allowed.contains(cpu), |cpu| &*self.cpu(cpu).park);
+            if let Searcher::Kick(cpu) = searcher {
+                self.host.kick(cpu);
+            }
+            if searcher != Searcher::Nobody {
+                return searcher;
             }
         }
+        Searcher::Nobody
     }
 
     /// All domains, that of a CPU first, each with the place in it to begin at.
@@ -196,6 +211,52 @@ impl<H: Host> Machine<H> {
             let start = if turn == 0 { first.bit } else { 0 };
             (&*self.domains[(first.domain + turn) % count], start)
         })
+    }
+
+    /// Shows that a CPU may have something to take. After a fence.
+    pub(crate) fn show_loaded(&self, at: At, of: CpuId) {
+        let place = self.cpu(of).place;
+        self.domains[place.domain].show_loaded(at, place, || H::fence(at));
+    }
+
+    /// Whether any CPU shows that it parks.
+    pub(crate) fn has_parked(&self, at: At) -> bool {
+        self.domains.iter().any(|domain| domain.has_parked(at))
+    }
+
+    /// Whether any CPU shows that it may have something to take.
+    pub(crate) fn has_loaded(&self, at: At) -> bool {
+        self.domains.iter().any(|domain| domain.has_loaded(at))
+    }
+
+    /// The other CPUs in a scope: those of the own cache first, from the one `offset` after the own on; then those of
+    /// the other caches, from the one that `offset` falls on.
+    pub(crate) fn others(&self, at: At, scope: Scope, offset: usize) -> impl Iterator<Item = &Cpu<H>> {
+        let own = self.cpu(at.cpu).place;
+        let count = self.domains.len();
+        let first_other = offset % (count - 1).max(1);
+        let far = (0..count - 1).map(move |turn| (own.domain + 1 + (first_other + turn) % (count - 1)) % count);
+        let near = std::iter::once((own.domain, own.bit + 1 + offset));
+        near.chain(far.map(move |domain| (domain, offset)))
+            .flat_map(move |(domain, from)| {
+                let domain = &self.domains[domain];
+                domain.in_scope(at, scope, from % domain.len())
+            })
+            .filter(move |cpu| *cpu != at.cpu)
+            .map(|cpu| self.cpu(cpu))
+    }
+
+    /// Shows that a CPU has nothing to take, if so. With the lock of its queue held, after what waits there is published.
+    pub(crate) fn note_empty(&self, at: At, of: CpuId, queue: &RunQueue) {
+        if queue.open_len() > 0 || queue.masked.shows_any() {
+            return;
+        }
+        let at = At { site: Site::Park, ..at };
+        let cpu = self.cpu(of);
+        let showed_otherwise = self.domains[cpu.place.domain].hide_loaded(at, cpu.place, || H::fence(at));
+        if showed_otherwise && cpu.inbox.hint(at) != InboxHint::Empty {
+            self.kick_searcher(at, of);
+        }
     }
 
     /// Puts a timer where it will be seen: the own CPU's inbox, or that of the caller's home.
