@@ -7,7 +7,7 @@
 
 use crate::host::{At, Host, Shared};
 use crate::machine::Level;
-use crate::table::place_of;
+use crate::table::{FIRST_CHUNK, place_of};
 use crossbeam_utils::CachePadded;
 use evenkeel_core::{CpuId, CpuMask, MaskId};
 #[expect(
@@ -23,8 +23,8 @@ use std::sync::atomic::Ordering::Relaxed;
 /// Chunks of the table; each is twice as large as the one before.
 const CHUNKS: usize = 10;
 
-/// The most masks that a machine remembers: what fits into the chunks (`place_of`).
-const MASKS_MAX: usize = 64 * ((1 << CHUNKS) - 1);
+/// The most masks that a machine remembers: what fits into the chunks (`place_of`), less the place of that of all CPUs.
+const MASKS_MAX: usize = FIRST_CHUNK * ((1 << CHUNKS) - 1) - 1;
 
 /// Why a mask was refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -71,8 +71,11 @@ pub(crate) struct MaskRow<H: Host> {
     turn: CachePadded<H::Shared>,
 }
 
+/// Places for rows, each written once.
+type Chunk<H> = Box<[OnceLock<MaskRow<H>>]>;
+
 pub(crate) struct Masks<H: Host> {
-    chunks: [OnceLock<Box<[OnceLock<MaskRow<H>>]>>; CHUNKS],
+    chunks: [OnceLock<Chunk<H>>; CHUNKS],
     cpus: usize,
     #[expect(
         clippy::disallowed_types,
@@ -111,7 +114,7 @@ impl<H: Host> Masks<H> {
         let index = ids.len() + 1;
         let (chunk, place) = place_of(index);
         let rows = self.chunks.get(chunk).ok_or(CpusError::TooMany)?;
-        let rows = rows.get_or_init(|| (0..64usize << chunk).map(|_| OnceLock::new()).collect());
+        let rows = rows.get_or_init(|| (0..FIRST_CHUNK << chunk).map(|_| OnceLock::new()).collect());
         rows[place].get_or_init(|| MaskRow::new(mask.clone(), self.cpus));
         let id = MaskId::new(u32::try_from(index).map_err(|_| CpusError::TooMany)?);
         ids.insert(mask.clone(), id);

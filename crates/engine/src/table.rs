@@ -21,7 +21,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, OnceLock, Weak};
 
 /// Places in the first chunk; each further chunk is twice as large.
-const FIRST_CHUNK: usize = 64;
+pub(crate) const FIRST_CHUNK: usize = 64;
 /// Enough for about four million groups alive at a time.
 const CHUNKS: usize = 16;
 

@@ -10,7 +10,7 @@
 //! - F4: no set of classes gets more than the CPUs that any of them may use.
 //! - F5: with one class the rates are those of [`super::fluid::fill`].
 
-use evenkeel::{CpuId, CpuMask};
+use evenkeel::CpuMask;
 
 use super::fluid::{Flow, Scratch, fill, level};
 
@@ -96,6 +96,7 @@ impl Capacity {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use evenkeel::CpuId;
     use proptest::prelude::*;
 
     fn rates(flows: &[(f64, f64, Option<&str>)], cpus: usize) -> Vec<f64> {
