@@ -261,6 +261,7 @@ fn shipped_scenarios_are_what_they_say() {
         "infeasible",
         "long-polls",
         "noisy-neighbour",
+        "pinned-hog-and-newcomer",
         "tenants-zipf",
         "tenants-zipf-equal",
         "weights-2",
