@@ -35,14 +35,22 @@ struct Haul {
     count: Option<Count>,
 }
 
+/// How far a look at other CPUs goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Depth {
+    /// To the first that has work: then nothing else is asked of it.
+    FirstWork,
+    /// To the last.
+    All,
+}
+
 /// What a look at other CPUs found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Survey {
-    pub(super) has_work: bool,
+    /// A CPU that has work to take.
+    pub(super) work_at: Option<CpuId>,
     /// When something may have to be taken from a CPU that is busy now.
     pub(super) later: Time,
-    /// Whether any other of them runs.
-    pub(super) has_busy: bool,
 }
 
 impl<H: Host> Turns<H> {
@@ -231,16 +239,20 @@ impl<H: Host> Turns<H> {
         machine.settle_counts(at, &mut queue);
     }
 
-    /// What the other CPUs in a scope have to offer, without locks. Ends at the first that has work.
-    pub(super) fn survey(&self, machine: &Machine<H>, scope: Scope, now: Time) -> Survey {
+    /// What the other CPUs in a scope have to offer, without locks. What is seen to have work shows it afterwards.
+    pub(super) fn survey(&self, machine: &Machine<H>, scope: Scope, depth: Depth, now: Time) -> Survey {
         let at = self.at(Site::Search);
-        let mut survey = Survey { has_work: false, later: Time::NEVER, has_busy: false };
+        let mut survey = Survey { work_at: None, later: Time::NEVER };
         for other in machine.others(at, scope, 0) {
-            let prospect = other.prospect(at);
-            survey.has_busy |= !prospect.is_parked;
-            match appraise(&prospect, now) {
+            match appraise(&other.prospect(at), now) {
                 Appraisal::Nothing => {}
-                Appraisal::Work => return Survey { has_work: true, ..survey },
+                Appraisal::Work => {
+                    survey.work_at = Some(other.id);
+                    machine.domain_of(other.id).show_loaded(at, other.place, || H::fence(at));
+                    if depth == Depth::FirstWork {
+                        break;
+                    }
+                }
                 Appraisal::Later(due) => survey.later = survey.later.min(due),
             }
         }
