@@ -139,13 +139,18 @@ pub(crate) fn park(cpu: CpuId, until: Time) {
     sync();
     let is_parked = with(|world| {
         let state = &mut world.cpus[cpu.index()];
-        if std::mem::take(&mut state.is_kicked) {
+        let is_kicked = std::mem::take(&mut state.is_kicked);
+        if is_kicked || state.late_kick <= state.local {
+            state.late_kick = Time::NEVER;
             return false;
         }
         state.parks += 1;
-        let since = state.local;
+        let (since, late_kick) = (state.local, std::mem::replace(&mut state.late_kick, Time::NEVER));
         world.record(RecordKind::Park, 0, 0);
         world.leave(cpu, Phase::Idle { since }, until.max(since));
+        if late_kick < Time::NEVER {
+            world.call(cpu, since, late_kick.since(since));
+        }
         true
     });
     if is_parked == Some(true) {
@@ -156,7 +161,7 @@ pub(crate) fn park(cpu: CpuId, until: Time) {
             let deep = world.machine.deep_idle.filter(|deep| idle >= deep.after);
             world.record(RecordKind::Unpark, 0, 0);
             if let Some(tick) = world.machine.tick {
-                world.cpus[cpu.index()].skip_ticks(tick.period);
+                world.cpus[cpu.index()].skip_ticks(tick.period, &mut world.faults);
             }
             world.spend_on(Function::IdleExit, deep.map_or(world.machine.costs.idle_exit, |deep| deep.exit));
         });
