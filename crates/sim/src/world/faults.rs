@@ -33,7 +33,7 @@ pub(super) struct State {
     next_stall: Time,
     streams: [fastrand::Rng; FaultKind::ALL.len()],
     stat: FaultStat,
-    /// Faults have taken the processor away, or may have.
+    /// A fault has taken a CPU's processor away, so that what it had is not what passed.
     takes_processor: bool,
 }
 
@@ -59,12 +59,12 @@ fn exponential(draw: u64) -> u64 {
     let minus_log2 = (64_u64 << 32) - log2;
     // The natural logarithm of 2, in units of 2^-32.
     const LN_2: u128 = 2_977_044_472;
-    u64::try_from(u128::from(minus_log2) * LN_2 >> 32).unwrap_or(u64::MAX)
+    u64::try_from((u128::from(minus_log2) * LN_2) >> 32).unwrap_or(u64::MAX)
 }
 
 /// `mean` × a number in units of 2^-32.
 fn scaled(mean: u128, factor: u64) -> Span {
-    Span::from_nanos(u64::try_from(mean * u128::from(factor) >> 32).unwrap_or(u64::MAX))
+    Span::from_nanos(u64::try_from((mean * u128::from(factor)) >> 32).unwrap_or(u64::MAX))
 }
 
 impl Length {
@@ -113,7 +113,6 @@ impl State {
             let stream = &mut self.streams[FaultKind::Stall as usize];
             self.next_stall = faults.stall.map_or(Time::NEVER, |stalls| now.after(stalls.gap(cpus, stream)));
         }
-        self.takes_processor |= faults.stall.is_some() || faults.holder.is_some();
         self.faults = faults;
     }
 
@@ -140,6 +139,7 @@ impl State {
     }
 
     fn count(&mut self, kind: FaultKind, length: Span) {
+        self.takes_processor |= matches!(kind, FaultKind::Stall | FaultKind::HolderOff);
         self.stat.0[kind as usize].add(length);
     }
 
