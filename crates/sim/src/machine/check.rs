@@ -90,6 +90,8 @@ fn costs(raw: &raw::Machine) -> Result<Costs, Wrong> {
         kick: any(&cost.kick, "kick")?,
         kick_delivery: any(&cost.kick_delivery, "kick_delivery")?,
         park: some(&cost.park, "park")?,
+        timer_set: any(&cost.timer_set, "timer_set")?,
+        timer_fire: any(&cost.timer_fire, "timer_fire")?,
         lock: any(&lock.uncontended_ns, "uncontended_ns")?,
         handover: any(&lock.handover_ns, "handover_ns")?,
         idle_exit: any(&raw.idle.exit_ns, "exit_ns")?,

@@ -27,6 +27,8 @@ pub enum Function {
     IdleExit,
     /// Looking at the clock.
     Clock,
+    /// Setting the timer of a CPU that parks, and being interrupted by it.
+    Timer,
 }
 
 /// What a CPU's time can go to.
@@ -64,7 +66,7 @@ const SITES: [Site; Site::Check as usize + 1] = [
     Site::Check,
 ];
 
-const OTHERS: [Activity; 14] = [
+const OTHERS: [Activity; 15] = [
     Activity::Work,
     Activity::LockWait,
     Activity::Idle,
@@ -79,6 +81,7 @@ const OTHERS: [Activity; 14] = [
     Activity::Scheduler(Function::Park),
     Activity::Scheduler(Function::IdleExit),
     Activity::Scheduler(Function::Clock),
+    Activity::Scheduler(Function::Timer),
 ];
 
 const ACTIVITIES: usize = OTHERS.len() + SITES.len();
@@ -103,6 +106,7 @@ impl Activity {
             Activity::Scheduler(Function::Park) => 11,
             Activity::Scheduler(Function::IdleExit) => 12,
             Activity::Scheduler(Function::Clock) => 13,
+            Activity::Scheduler(Function::Timer) => 14,
             Activity::Scheduler(Function::Engine(site)) => OTHERS.len() + site as usize,
         }
     }
@@ -126,6 +130,7 @@ impl fmt::Display for Activity {
             Activity::Scheduler(Function::Park) => f.write_str("going idle"),
             Activity::Scheduler(Function::IdleExit) => f.write_str("idle exit"),
             Activity::Scheduler(Function::Clock) => f.write_str("clock"),
+            Activity::Scheduler(Function::Timer) => f.write_str("timer interrupts"),
         }
     }
 }

@@ -90,12 +90,11 @@ pub(crate) fn try_lock(tag: &Tag, at: At) -> Option<Take> {
     .flatten()
 }
 
-/// What is done before a lock is let go: the queue operation that it was taken for, in its time.
+/// What is done before a lock is let go: the look at the queue that it was taken for, in its time.
 pub(crate) fn before_release(tag: &Tag, at: At) {
     let _ = with(|world| {
         tag.lock(world)?;
-        world.cost_points += 1;
-        world.spend_at(at.site, world.machine.costs.queue_operation);
+        world.queue_operations(at, 1);
         Some(())
     });
     sync();
@@ -135,6 +134,9 @@ pub(crate) fn park(cpu: CpuId, until: Time) {
     let _ = with(|world| {
         world.cost_points += 1;
         world.spend_on(Function::Park, world.machine.costs.park);
+        if until < Time::NEVER {
+            world.spend_on(Function::Timer, world.machine.costs.timer_set);
+        }
     });
     sync();
     let is_parked = with(|world| {
@@ -162,6 +164,9 @@ pub(crate) fn park(cpu: CpuId, until: Time) {
             world.record(RecordKind::Unpark, 0, 0);
             if let Some(tick) = world.machine.tick {
                 world.cpus[cpu.index()].skip_ticks(tick.period, &mut world.faults);
+            }
+            if world.now >= until {
+                world.spend_on(Function::Timer, world.machine.costs.timer_fire);
             }
             world.spend_on(Function::IdleExit, deep.map_or(world.machine.costs.idle_exit, |deep| deep.exit));
         });

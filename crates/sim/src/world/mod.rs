@@ -439,6 +439,12 @@ impl World {
         }
     }
 
+    /// Something is done to a queue whose lock is held, this many times.
+    pub(crate) fn queue_operations(&mut self, at: At, count: u64) {
+        self.cost_points += 1;
+        self.spend_at(at.site, self.machine.costs.queue_operation.times(count));
+    }
+
     pub(crate) fn fence(&mut self, at: At) {
         self.cost_points += 1;
         self.stop_reading();
