@@ -22,7 +22,7 @@ fn shape(name: &str) -> [usize; 4] {
     let topology = Machine::named(name).unwrap().topology;
     let count = |part: fn(Place) -> u32| {
         let parts: std::collections::BTreeSet<_> =
-            (0..topology.cpus() as u32).map(|cpu| part(topology.place(CpuId::new(cpu)))).collect();
+            (0..u32::try_from(topology.cpus()).unwrap()).map(|cpu| part(topology.place(CpuId::new(cpu)))).collect();
         parts.len()
     };
     [
