@@ -92,7 +92,7 @@ fn errors_name_the_file_the_line_and_what_was_expected() {
     let at = line(presets::FLAT_4, "hit");
     assert_eq!(
         error_of(|text| text.replace("hit = 1 ", "hit = -1 ")),
-        format!("m.toml:{at}: hit = -1, expected 0 to 100000000")
+        format!("m.toml:{at}: hit = -1, expected 1 to 100000000")
     );
     let at = line(presets::FLAT_4, "sockets");
     let many = error_of(|text| text.replace("sockets = 1", "sockets = 1000"));
