@@ -10,6 +10,8 @@
 
 mod check;
 mod expect;
+#[cfg(test)]
+mod hostile;
 mod program;
 mod raw;
 mod source;
