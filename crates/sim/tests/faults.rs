@@ -231,8 +231,11 @@ fn a_machine_with_faults_stops_with_work_left() {
 fn time_is_accounted_for_at_any_time_under_all_faults() {
     let mut sim = start("xeon-e5-2650v4-2s", HEAVY[5]);
     let _ended = sim.with(|handle| workload(handle, 60));
+    for turn in 0..100 {
+        sim.at(until(35 * turn), |handle| drop(handle.spawn(async { api::run(Duration::from_micros(3)).await })));
+    }
     let mut before = sim.accounting();
-    for step in 1..400 {
+    for step in 1..2_000 {
         // Looking asserts V3.
         sim.run_until(Time::from_nanos(1_913 * step)).unwrap();
         let after = sim.accounting();
@@ -242,7 +245,7 @@ fn time_is_accounted_for_at_any_time_under_all_faults() {
         before = after;
     }
     for kind in [FaultKind::Stall, FaultKind::HolderOff, FaultKind::LateKick] {
-        assert!(lost(&sim, kind) > Span::ZERO, "{kind:?}");
+        assert!(lost(&sim, kind) > Span::ZERO, "{kind:?}: {:?}", sim.fault_stat());
     }
 }
 

@@ -40,9 +40,9 @@ fn bytes_per_cpu(name: &str, micros: u64) -> u64 {
 
 #[test]
 fn a_cpu_and_its_task_take_a_few_pages() {
-    // Small machines first: a peak never comes down. The bound on 224 CPUs is a quarter of a gigabyte for all.
+    // Small machines first: a peak never comes down.
     let (spr, big) = (bytes_per_cpu("spr-224", 200), bytes_per_cpu("big-1024", 10));
-    assert!(spr < (256 << 20) / 224 && spr < 128 << 10, "{spr} bytes per CPU of 224");
+    assert!(spr < 128 << 10, "{spr} bytes per CPU of 224");
     assert!(big < 128 << 10, "{big} bytes per CPU of 1,024");
     println!("{spr} bytes per CPU of 224, {big} per CPU of 1,024");
 }

@@ -10,10 +10,10 @@ use evenkeel_core::Time;
 use evenkeel_engine::api::{self, Handle};
 use evenkeel_sim::machine::{Machine, Tick};
 use evenkeel_sim::{Config, Preemption, RecordKind, Simulation};
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Poll, Waker};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 /// Runs `setup`, which counts tasks that end, on machines of few and many CPUs, with and without ticks that preempt.
@@ -129,6 +129,46 @@ fn a_destructor_may_wake_under_a_mutex() {
                     })
                 })
                 .await;
+                ended.fetch_add(1, Ordering::Relaxed);
+            }));
+        }
+        ended
+    });
+}
+
+/// A waker of another kind, which does things under a mutex before it passes the wake on.
+struct Loud {
+    inside: Arc<std::sync::Mutex<u64>>,
+    inner: Waker,
+}
+
+impl Wake for Loud {
+    fn wake(self: Arc<Self>) {
+        self.inside.with(|wakes| {
+            *wakes += 1;
+            api::compute(Duration::from_nanos(300));
+            self.inner.wake_by_ref();
+            api::compute(Duration::from_nanos(300));
+        });
+    }
+}
+
+#[test]
+fn a_waker_of_another_kind_may_lock_when_timers_fire() {
+    everywhere(|handle, tasks| {
+        let (inside, ended) = (Arc::new(std::sync::Mutex::new(0)), Arc::new(AtomicU64::new(0)));
+        for task in 0..tasks {
+            let (inside, ended) = (Arc::clone(&inside), Arc::clone(&ended));
+            drop(handle.spawn(async move {
+                for _ in 0..ROUNDS {
+                    let mut sleep = Box::pin(api::sleep(Duration::from_micros(20 + task % 3)));
+                    poll_fn(|cx| {
+                        let loud = Loud { inside: Arc::clone(&inside), inner: cx.waker().clone() };
+                        sleep.as_mut().poll(&mut Context::from_waker(&Waker::from(Arc::new(loud))))
+                    })
+                    .await;
+                }
+                inside.with(|wakes| assert!(*wakes >= ROUNDS));
                 ended.fetch_add(1, Ordering::Relaxed);
             }));
         }
