@@ -143,6 +143,27 @@ fn late_kicks_make_arrivals_late() {
 }
 
 #[test]
+fn a_late_kick_that_meets_a_cpu_on_its_way_to_park_is_not_lost() {
+    // A second task comes about when the CPU has found nothing more to do, and is parking: at every moment around that.
+    let text = include_str!("../../../machines/flat-4.toml").replace("cores_per_cache = 4", "cores_per_cache = 1");
+    let machine = evenkeel_sim::machine::Machine::parse("one.toml", &text).unwrap();
+    let mut sim = Simulation::new(Config { faults: faults("kick=20us@100%"), ..Config::new(machine) }).unwrap();
+    let seen = Arc::new(AtomicU64::new(0));
+    let mut arrive = |nanos: u64| {
+        let seen = Arc::clone(&seen);
+        sim.at(Time::from_nanos(nanos), move |handle| {
+            drop(handle.spawn(async move { seen.fetch_add(1, Ordering::Relaxed) }));
+        });
+    };
+    for turn in 0..400 {
+        arrive(200_000 * turn);
+        arrive(200_000 * turn + 22_000 + 13 * turn);
+    }
+    sim.run_until(until(90_000)).unwrap();
+    assert_eq!(seen.load(Ordering::Relaxed), 800);
+}
+
+#[test]
 fn late_ticks_preempt_late() {
     // A long task runs; a short one comes at 2 ms and gets the CPU at a tick.
     let short_ends = |text: &str| {
