@@ -22,12 +22,14 @@
 
 mod faults;
 mod fiber;
+mod here;
 mod host;
 pub mod machine;
 mod run;
 mod world;
 
 pub use faults::{FaultError, FaultKind, Faults};
+pub use here::{Here, here};
 pub use run::{Config, Digest, Failure, Simulation, Speed, StartError};
 pub use world::Preemption;
 pub use world::account::{Account, Accounting, Activity, Function};

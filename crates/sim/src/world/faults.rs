@@ -6,7 +6,7 @@
 //! Knows nothing of what the delays are for.
 
 use super::lock_stat::Times;
-use super::{Phase, World};
+use super::{Cpu, Phase, World};
 use crate::faults::{Chance, Delays, FaultKind, Faults, Length, Spread, Stalls};
 use crate::world::account::Activity;
 use crate::world::events::{Record, RecordKind};
@@ -159,6 +159,27 @@ impl State {
         let length = delays.length.draw(stream);
         self.count(kind, length);
         length
+    }
+}
+
+impl Cpu {
+    /// What it has waited for until `now`: for what it waits for, and then for what is late.
+    pub(super) fn waits(&self, now: Time) -> [(Activity, Span); 3] {
+        let (activity, since) = match self.phase {
+            Phase::Runs => (Activity::Idle, now),
+            Phase::WaitsForLock { since } => (Activity::LockWait, since),
+            Phase::Idle { since } => (Activity::Idle, since),
+            Phase::Ended => (Activity::Idle, self.local),
+        };
+        let (wanted, called) = match self.phase {
+            Phase::WaitsForLock { .. } | Phase::Idle { .. } => (self.wanted.max(since).min(now), self.called.min(now)),
+            Phase::Runs | Phase::Ended => (now, now),
+        };
+        [
+            (activity, wanted.since(since)),
+            (Activity::Lost(FaultKind::LateKick), called.since(wanted)),
+            (Activity::Lost(FaultKind::Stall), now.since(called)),
+        ]
     }
 }
 

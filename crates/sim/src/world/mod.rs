@@ -133,25 +133,6 @@ impl Cpu {
             self.next_tick = self.tick_due.after(faults.delay(FaultKind::LateTick));
         }
     }
-
-    /// What it has waited for until `now`: for what it waits for, and then for what is late.
-    fn waits(&self, now: Time) -> [(Activity, Span); 3] {
-        let (activity, since) = match self.phase {
-            Phase::Runs => (Activity::Idle, now),
-            Phase::WaitsForLock { since } => (Activity::LockWait, since),
-            Phase::Idle { since } => (Activity::Idle, since),
-            Phase::Ended => (Activity::Idle, self.local),
-        };
-        let (wanted, called) = match self.phase {
-            Phase::WaitsForLock { .. } | Phase::Idle { .. } => (self.wanted.max(since).min(now), self.called.min(now)),
-            Phase::Runs | Phase::Ended => (now, now),
-        };
-        [
-            (activity, wanted.since(since)),
-            (Activity::Lost(FaultKind::LateKick), called.since(wanted)),
-            (Activity::Lost(FaultKind::Stall), now.since(called)),
-        ]
-    }
 }
 
 impl World {
@@ -510,6 +491,10 @@ impl World {
 
     pub(crate) fn records(&self) -> &[Record] {
         self.stream.kept()
+    }
+
+    pub(crate) fn take_records(&mut self) -> Vec<Record> {
+        self.stream.take_kept()
     }
 
     pub(crate) fn digest(&self) -> (u64, u64) {
