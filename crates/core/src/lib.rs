@@ -7,6 +7,7 @@
 //! - [`time`], [`weight`], [`vtime`]: the units. No bare integer crosses a function boundary.
 //! - [`fair_queue`]: the run queue of one CPU.
 //! - [`balance`]: what a look at another CPU leads to.
+//! - [`random`]: how one seed becomes many streams.
 //! - [`switches`], [`stats`], [`histogram`]: what can be set and what is counted.
 //!
 //! # Invariants
@@ -23,6 +24,7 @@ pub mod balance;
 pub mod fair_queue;
 pub mod histogram;
 pub mod ids;
+pub mod random;
 pub mod stats;
 pub mod switches;
 pub mod time;
@@ -30,6 +32,7 @@ pub mod vtime;
 pub mod weight;
 
 pub use ids::{CpuId, GroupId};
+pub use random::{Purpose, Seed};
 pub use time::{Span, Time};
 pub use vtime::{Vspan, Vtime};
 pub use weight::{Weight, WeightOutOfRange};

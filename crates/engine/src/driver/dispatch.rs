@@ -68,7 +68,11 @@ impl<H: Host> Turns<H> {
         if let Some(slice) = self.slice.take() {
             match self.turn(machine, &queue, &slice, requeued.is_some(), now) {
                 Turn::GoesOn => {
-                    queue.fair_requeue(slice.slot, requeued);
+                    // Its group keeps what it reserved.
+                    if let Some(task) = requeued {
+                        queue.fair.push(slice.slot, task);
+                        H::queue_operations(at, 1);
+                    }
                     let slot = slice.slot;
                     self.slice = Some(slice);
                     return self.take(machine, &mut queue, slot, now);
@@ -181,6 +185,7 @@ impl<H: Host> Turns<H> {
     fn take(&mut self, machine: &Machine<H>, queue: &mut RunQueue, slot: Slot, now: Time) -> Option<Runnable> {
         let at = self.at(Site::Dispatch);
         let task = queue.fair.pop(slot)?;
+        H::queue_operations(at, 1);
         let wait = now.since(task.metadata().runnable_since());
         let group = queue.fair.group(slot);
         let tally = &mut queue.fair.payload_mut(slot).tally;
@@ -203,15 +208,6 @@ impl<H: Host> Turns<H> {
         }
         self.settle_watch(machine);
         Some(task)
-    }
-}
-
-impl RunQueue {
-    /// Requeues the task of a turn that goes on: its group keeps what it reserved.
-    fn fair_requeue(&mut self, slot: Slot, task: Option<Runnable>) {
-        if let Some(task) = task {
-            self.fair.push(slot, task);
-        }
     }
 }
 

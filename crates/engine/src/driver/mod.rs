@@ -18,7 +18,7 @@ use crate::machine::{AnyMachine, Machine, MachinePhase, Woken};
 use crate::seat::Seat;
 use crate::task::{Runnable, contain};
 use dispatch::Slice;
-use evenkeel_core::{CpuId, Span, Time};
+use evenkeel_core::{CpuId, Purpose, Seed, Span, Time};
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -93,10 +93,11 @@ impl<H: Host> Driver<H> {
         let at = At::new(cpu, Site::Owner);
         let epoch = machine.cpu(cpu).owner.claim(at)?;
         machine.drivers.fetch_add(at, 1, Relaxed);
+        let seed = Seed::new(machine.config.seed);
         let turns = Turns {
             cpu,
             current: Current::new(handle, Some(Seat::new(cpu, epoch))),
-            random: fastrand::Rng::with_seed(machine.config.seed ^ (u64::from(cpu.get()) << 32)),
+            random: fastrand::Rng::with_seed(seed.stream(Purpose::Engine, u64::from(cpu.get()))),
             slice: None,
             looked_at: None,
             polled_at: None,

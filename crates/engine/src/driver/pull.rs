@@ -107,7 +107,7 @@ impl<H: Host> Turns<H> {
                 break;
             }
             let group = waiting.smallest.map(|smallest| smallest.group);
-            let Some(haul) = group.and_then(|group| Self::load(queue, group, most - taken)) else { break };
+            let Some(haul) = group.and_then(|group| Self::load(at, queue, group, most - taken)) else { break };
             taken += haul.tasks.len();
             hauls.push(haul);
         }
@@ -196,7 +196,7 @@ impl<H: Host> Turns<H> {
         let haul = smallest.and_then(|smallest| {
             let slot = queue.fair.find(smallest.group)?;
             let count = pull_count(queue.fair.waiting(slot));
-            Self::load(&mut queue, smallest.group, count)
+            Self::load(at, &mut queue, smallest.group, count)
         });
         machine.publish(at, other, &mut queue);
         machine.settle_counts(at, &mut queue);
@@ -211,9 +211,10 @@ impl<H: Host> Turns<H> {
     }
 
     /// Takes tasks of a group out of a queue.
-    fn load(queue: &mut RunQueue, group: GroupId, count: usize) -> Option<Haul> {
+    fn load(at: At, queue: &mut RunQueue, group: GroupId, count: usize) -> Option<Haul> {
         let slot = queue.fair.find(group)?;
         let tasks: Vec<_> = std::iter::from_fn(|| queue.fair.pop(slot)).take(count).collect();
+        H::queue_operations(at, tasks.len());
         let count = queue.fair.take_count(slot);
         (!tasks.is_empty()).then_some(Haul { group, tasks, count })
     }
@@ -230,6 +231,7 @@ impl<H: Host> Turns<H> {
             }
             slot = Machine::<H>::slot_for(&mut queue, &task);
             queue.fair.push(slot, task);
+            H::queue_operations(at, 1);
         }
         let spare = haul.count.and_then(|count| queue.fair.give_count(slot, count));
         if let Some(Count { .. }) = spare {
