@@ -14,6 +14,8 @@
 //!   anything there needs a watch.
 //! - P5: what another CPU could take is on a CPU that shows as loaded, or somebody who looks at all CPUs will see it
 //!   before he parks, or its maker is about to claim a searcher.
+//! - P6: while a CPU is parked, and a queue shows that something waits there which that CPU may run though not everybody
+//!   may, another CPU has been kicked for such a reason, and will look at every such queue before it parks or runs.
 //!
 //! The steps that each protocol takes in order are methods here, so that what is run is what is tested. They ask for a
 //! `fence`: the host's sequentially consistent one.
@@ -30,6 +32,9 @@ pub enum KickReason {
     Inbox,
     /// Work waits somewhere; it is counted as searching already.
     Search,
+    /// Something waits in another CPU's queue that this one may run and not everybody may. Whoever is kicked for that has to
+    /// pass it on (P6). Not counted as searching.
+    Masked,
 }
 
 /// What became of a park.
@@ -50,6 +55,7 @@ pub enum Roused {
 /// | 1 | parked | owner |
 /// | 2 | kicked for its inbox | one other |
 /// | 3 | kicked to search | one other |
+/// | 4 | kicked for what few may run | one other |
 #[derive(Debug)]
 pub struct ParkWord<S: Shared>(S);
 
@@ -57,6 +63,7 @@ const RUNNING: u64 = 0;
 const PARKED: u64 = 1;
 const KICKED_INBOX: u64 = 2;
 const KICKED_SEARCH: u64 = 3;
+const KICKED_MASKED: u64 = 4;
 
 impl<S: Shared> Default for ParkWord<S> {
     fn default() -> Self {
@@ -76,6 +83,7 @@ impl<S: Shared> ParkWord<S> {
         match self.0.swap(at, RUNNING, Ordering::Acquire) {
             KICKED_INBOX => Roused::ByKick(KickReason::Inbox),
             KICKED_SEARCH => Roused::ByKick(KickReason::Search),
+            KICKED_MASKED => Roused::ByKick(KickReason::Masked),
             _ => Roused::ByTime,
         }
     }
@@ -85,6 +93,7 @@ impl<S: Shared> ParkWord<S> {
         let word = match why {
             KickReason::Inbox => KICKED_INBOX,
             KickReason::Search => KICKED_SEARCH,
+            KickReason::Masked => KICKED_MASKED,
         };
         // Look before the exchange: most CPUs are not parked.
         if self.0.load(at, Ordering::Relaxed) != PARKED {
@@ -95,6 +104,12 @@ impl<S: Shared> ParkWord<S> {
             Ok(_) => Claimed::Kick,
             Err(_) => Claimed::No,
         }
+    }
+
+    /// Whether it was kicked for something that few may run, and has not noticed yet. After a fence: what was shown
+    /// before is then seen by the look that it owes (P6).
+    fn is_kicked_masked(&self, at: At) -> bool {
+        self.0.load(at, Ordering::Relaxed) == KICKED_MASKED
     }
 
     /// Whether it is parked and not kicked yet; a hint.
@@ -137,7 +152,7 @@ pub enum Scope {
 pub enum Searcher {
     /// This CPU, which was claimed and counted. Kick it: nobody else will.
     Kick(CpuId),
-    /// One that is counted already.
+    /// One that is counted, or on its way, already.
     Underway,
     /// No CPU is parked here.
     Nobody,
@@ -358,6 +373,27 @@ impl<S: Shared> Domain<S> {
             }
         }
         Searcher::Nobody
+    }
+
+    /// Claims one of the parked CPUs that may run something, those after `start` first, unless one of them has been kicked
+    /// for such a reason already. After a fence. No search is relied on: who searches may not be among them.
+    pub fn claim_allowed<'a>(
+        &self,
+        at: At,
+        start: usize,
+        is_allowed: impl Fn(CpuId) -> bool,
+        word_of: impl Fn(CpuId) -> &'a ParkWord<S>,
+    ) -> Searcher
+    where
+        S: 'a,
+    {
+        // A CPU shows that it parks until it has noticed its kick.
+        let allowed = || self.parked(at, start).filter(|cpu| is_allowed(*cpu));
+        if allowed().any(|cpu| word_of(cpu).is_kicked_masked(at)) {
+            return Searcher::Underway;
+        }
+        let claimed = allowed().find(|cpu| word_of(*cpu).claim(at, KickReason::Masked) == Claimed::Kick);
+        claimed.map_or(Searcher::Nobody, Searcher::Kick)
     }
 
     /// A parking CPU takes over keeping time, if nobody does.

@@ -246,7 +246,7 @@ fn a_push_that_relies_on_a_searcher_who_finds_other_work_is_not_lost() {
 
 #[test]
 fn a_kicker_that_finds_nobody_leaves_no_push_behind() {
-    explore(|| {
+    explore_within(2, || {
         let world = world();
         // CPU 2 shows that it parks, but has been claimed for its inbox, and runs for long.
         world.park(2);
@@ -376,7 +376,7 @@ fn tasks_on_their_way_into_a_queue_are_not_lost() {
 
 #[test]
 fn a_bit_that_is_cleared_beside_a_push_is_set_again() {
-    explore(|| {
+    explore_within(2, || {
         let world = world();
         world.park(2);
         assert_eq!(world.domain.take_watch(at(2), cpu_id(2)), Claimed::Kick);
@@ -403,7 +403,7 @@ fn a_bit_that_is_cleared_beside_a_push_is_set_again() {
 
 #[test]
 fn a_push_that_shows_no_bit_is_seen_by_the_keeper_who_leaves() {
-    explore(|| {
+    explore_within(2, || {
         let world = world();
         world.park(1);
         assert_eq!(world.domain.take_watch(at(1), cpu_id(1)), Claimed::Kick);

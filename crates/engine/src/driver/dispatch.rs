@@ -12,7 +12,7 @@ use crate::task::Runnable;
 use evenkeel_core::balance::{Smallest, Waiting};
 use evenkeel_core::fair_queue::Slot;
 use evenkeel_core::switches::LookAround;
-use evenkeel_core::{Span, Time};
+use evenkeel_core::{MaskId, Span, Time};
 
 /// A group's turn on this CPU.
 #[derive(Debug)]
@@ -70,7 +70,7 @@ impl<H: Host> Turns<H> {
                 Turn::GoesOn => {
                     // Its group keeps what it reserved.
                     if let Some(task) = requeued {
-                        queue.fair.push(slice.slot, task);
+                        queue.push(slice.slot, task);
                         H::queue_operations(at, 1);
                     }
                     let slot = slice.slot;
@@ -110,7 +110,8 @@ impl<H: Host> Turns<H> {
     /// what was in it: so if no length was shown, who looked in between may have gone to sleep.
     fn take_in(&mut self, machine: &Machine<H>, queue: &mut RunQueue, now: Time) {
         let at = self.at(Site::Dispatch);
-        self.is_news |= machine.cpu(self.cpu).waiting.length(at) == 0;
+        // What has a mask tells by itself whom it is for.
+        self.is_news |= machine.cpu(self.cpu).waiting.length(at) == queue.masked.shown_total();
         machine.intake(at, self.cpu, queue, now);
     }
 
@@ -184,8 +185,12 @@ impl<H: Host> Turns<H> {
     /// Dequeues a task of the running group, and ends the hold of the lock: counts, figures, and a kick that is owed.
     fn take(&mut self, machine: &Machine<H>, queue: &mut RunQueue, slot: Slot, now: Time) -> Option<Runnable> {
         let at = self.at(Site::Dispatch);
-        let task = queue.fair.pop(slot)?;
+        let task = queue.pop(slot)?;
         H::queue_operations(at, 1);
+        if task.metadata().mask() != MaskId::ALL {
+            debug_assert!(machine.masks.allows(task.metadata().mask(), self.cpu), "I6: dispatched on CPU {}", self.cpu);
+            task.metadata().set_last_cpu(self.cpu);
+        }
         let wait = now.since(task.metadata().runnable_since());
         let group = queue.fair.group(slot);
         let tally = &mut queue.fair.payload_mut(slot).tally;
@@ -199,12 +204,15 @@ impl<H: Host> Turns<H> {
         machine.publish_length(at, self.cpu, queue);
         self.seat().left_waiting.set(queue.fair.len());
         self.woke_for_nothing = false;
-        if self.is_searching || self.has_left_watch {
-            self.end_idling(machine);
-        } else if self.is_news && !queue.fair.is_empty() {
+        if self.is_searching || self.has_left_watch || self.owes_look {
+            self.end_idling(machine, queue.open_len());
+        } else if self.is_news && queue.open_len() > 0 {
             // ORDER P1, P3: as for a push.
             H::fence(at);
             machine.kick_searcher(at, self.cpu);
+        }
+        if queue.masked.is_used() {
+            machine.spread_news(at, self.cpu, queue.masked.take_news());
         }
         self.settle_watch(machine);
         Some(task)

@@ -8,8 +8,9 @@ use super::pull::Depth;
 use super::{Step, Turns};
 use crate::cpu::Counter;
 use crate::host::{Host, Site};
-use crate::idle::{Claimed, Counted, Domain, KickReason, Roused, Scope};
+use crate::idle::{Claimed, Counted, Domain, KickReason, Roused, Scope, Searcher};
 use crate::machine::{Machine, MachinePhase};
+use crate::masks::CpuBits;
 use evenkeel_core::balance::InboxHint;
 use evenkeel_core::{Span, Time};
 
@@ -59,7 +60,8 @@ impl<H: Host> Turns<H> {
 
     /// There is work for this CPU, which has searched or kept the watch: if there is more to do or to watch, another CPU
     /// is kicked.
-    pub(super) fn end_idling(&mut self, machine: &Machine<H>) {
+    /// `open` tasks wait here that may run everywhere.
+    pub(super) fn end_idling(&mut self, machine: &Machine<H>, open: usize) {
         let at = self.at(Site::Search);
         if std::mem::take(&mut self.is_searching) {
             self.domain(machine).end_search(at);
@@ -71,15 +73,35 @@ impl<H: Host> Turns<H> {
         let scope = if is_covered { Scope::Loaded } else { Scope::Running };
         // Who parks later looks for himself.
         if !machine.has_parked(at) {
+            self.owes_look = false;
             return;
         }
-        let waits_here = self.seat().left_waiting.get() > 0 || machine.cpu(self.cpu).inbox.hint(at) != InboxHint::Empty;
+        let waits_here = open > 0 || machine.cpu(self.cpu).inbox.hint(at) != InboxHint::Empty;
         let survey = self.survey(machine, scope, Depth::FirstWork, machine.host.now(self.cpu));
         let is_unwatched = survey.later < Time::NEVER && !self.domain(machine).is_watched(at);
         if let Some(of) = survey.work_at {
             machine.kick_searcher(at, of);
         } else if waits_here || is_unwatched {
             machine.kick_searcher(at, self.cpu);
+        }
+        self.pass_on(machine);
+    }
+
+    /// After a fence: if this CPU was kicked for something that few may run, kicks another of those for whom there is any,
+    /// here or elsewhere. That may be what it was kicked for, or what has come meanwhile and kicked nobody (P6).
+    fn pass_on(&mut self, machine: &Machine<H>) {
+        if !std::mem::take(&mut self.owes_look) {
+            return;
+        }
+        let at = self.at(Site::Search);
+        // What shows is on CPUs that show as loaded: `spread_news` sees to that.
+        for cpu in machine.others(at, Scope::Loaded, 0).chain([machine.cpu(self.cpu)]) {
+            let mut allowed = CpuBits::default();
+            cpu.add_masked_for(at, &mut allowed);
+            allowed.remove(self.cpu);
+            if !allowed.is_empty() && machine.kick_allowed(at, &allowed, cpu.id) != Searcher::Nobody {
+                return;
+            }
         }
     }
 
@@ -118,12 +140,13 @@ impl<H: Host> Turns<H> {
         // Its queue too: another CPU may have taken the inbox in since this one last held the lock.
         let has_own =
             own.inbox.hint(at) != InboxHint::Empty || own.waiting.length(at) > 0 || !own.timer_inbox.is_empty();
-        let has_work = survey.work_at.is_some() && !(leaves_work && self.leaves_work(machine));
+        let has_work = survey.has_mine || survey.work_at.is_some() && !(leaves_work && self.leaves_work(machine));
         if has_work || has_own || is_stopping {
             self.has_seen_work = has_work;
             self.wake_up(machine);
             return Step::Again;
         }
+        self.pass_on(machine);
         if self.woke_for_nothing {
             self.woke_for_nothing = false;
             self.count(machine, Counter::EmptyWakes, 1);
@@ -175,6 +198,7 @@ impl<H: Host> Turns<H> {
                 self.woke_for_nothing = true;
                 // Whoever kicked has counted the search.
                 self.is_searching = why == KickReason::Search;
+                self.owes_look |= why == KickReason::Masked;
             }
         }
     }

@@ -14,7 +14,7 @@ use crate::task::Runnable;
 use evenkeel_core::balance::{
     Appraisal, InboxHint, Look, Neighbor, Progress, Waiting, appraise, look, look_count, pull_count,
 };
-use evenkeel_core::fair_queue::{Count, Slot};
+use evenkeel_core::fair_queue::{Admits, Count, Slot};
 use evenkeel_core::{CpuId, GroupId, Time, Vtime};
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -47,8 +47,10 @@ pub(super) enum Depth {
 /// What a look at other CPUs found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Survey {
-    /// A CPU that has work to take.
+    /// A CPU that has work that anybody may run, or something in its inbox, which anybody may serve.
     pub(super) work_at: Option<CpuId>,
+    /// Something waits that this CPU may run, and not everybody.
+    pub(super) has_mine: bool,
     /// When something may have to be taken from a CPU that is busy now.
     pub(super) later: Time,
 }
@@ -61,7 +63,7 @@ impl<H: Host> Turns<H> {
         for _ in 0..SAMPLES.min(machine.cpu_count() - 1) {
             let other = self.random_other(machine);
             self.rescue(machine, other, now);
-            let theirs = machine.cpu(other).waiting.read(at);
+            let theirs = machine.waiting_for(at, other);
             let is_better = |clock: Vtime| best.is_none_or(|(least, _)| clock.is_before(least));
             if let Some(smallest) = theirs.smallest.filter(|smallest| is_better(smallest.clock)) {
                 best = Some((smallest.clock, other));
@@ -69,7 +71,7 @@ impl<H: Host> Turns<H> {
         }
         let Some((_, other)) = best else { return };
         let progress = self.progress_of(machine, other, now);
-        let theirs = Neighbor { waiting: machine.cpu(other).waiting.read(at), progress };
+        let theirs = Neighbor { waiting: machine.waiting_for(at, other), progress };
         // Before locking, the clock itself: what was published may be old.
         if let Look::Pull(_) = self.judge(machine, at, &mine, &theirs) {
             self.pull_behind(machine, other, &mine, now);
@@ -85,7 +87,7 @@ impl<H: Host> Turns<H> {
     fn pull_behind(&mut self, machine: &Machine<H>, other: CpuId, mine: &Waiting, now: Time) {
         let at = self.at(Site::LookAround);
         let Some(mut queue) = machine.claim(at, other) else { return };
-        let showed = machine.cpu(other).waiting.length(at);
+        let showed = machine.cpu(other).waiting.open(at);
         machine.intake(at, other, &mut queue, now);
         let progress = self.progress_of(machine, other, now);
         let hauls = self.load_behind(machine, &mut queue, mine, progress);
@@ -100,14 +102,16 @@ impl<H: Host> Turns<H> {
         let (mut hauls, mut taken) = (Vec::new(), 0);
         let most = look_count(mine, &Waiting { smallest: None, length: queue.fair.len() });
         while taken < most {
-            let waiting = Waiting { smallest: machine.smallest(at, queue), length: queue.fair.len() };
+            let smallest = machine.smallest_for(at, queue, self.cpu);
+            let waiting = Waiting { smallest, length: queue.fair.len() };
             let theirs = Neighbor { waiting, progress };
             let here = Waiting { length: mine.length + taken, ..*mine };
             if self.judge(machine, at, &here, &theirs) == Look::Leave {
                 break;
             }
             let group = waiting.smallest.map(|smallest| smallest.group);
-            let Some(haul) = group.and_then(|group| Self::load(at, queue, group, most - taken)) else { break };
+            let haul = group.and_then(|group| self.load(machine, at, queue, group, most - taken));
+            let Some(haul) = haul else { break };
             taken += haul.tasks.len();
             hauls.push(haul);
         }
@@ -133,19 +137,21 @@ impl<H: Host> Turns<H> {
         let mut woken = Woken::new();
         let Some(mut queue) = machine.claim(at, other) else { return };
         machine.serve_timers(at, other, &mut queue, now, &mut woken);
-        let showed = machine.cpu(other).waiting.length(at);
+        let showed = machine.cpu(other).waiting.open(at);
         machine.intake(at, other, &mut queue, now);
         Self::leave_queue(machine, at, other, queue, showed);
         self.wake_all(machine, woken);
     }
 
-    /// Lets go of another CPU's queue, which showed a length of `showed` when its inbox was taken in.
+    /// Lets go of another CPU's queue, which showed `showed` tasks that may run everywhere when its inbox was taken in.
     fn leave_queue(machine: &Machine<H>, at: At, other: CpuId, mut queue: QueueGuard<'_, H>, showed: usize) {
         machine.publish(at, other, &mut queue);
         machine.settle_counts(at, &mut queue);
         machine.note_empty(at, other, &queue);
-        let is_news = showed == 0 && !queue.fair.is_empty();
+        let is_news = showed == 0 && queue.open_len() > 0;
+        let news = queue.masked.take_news();
         drop(queue);
+        machine.spread_news(at, other, news);
         if is_news {
             // ORDER P1, P3: as for a push. While the inbox was on its way into the queue, who looked may have seen
             // neither.
@@ -161,7 +167,7 @@ impl<H: Host> Turns<H> {
         let offset = self.random.usize(0..machine.cpu_count());
         let mut candidates: Vec<(Option<Vtime>, CpuId)> = Vec::with_capacity(CANDIDATES);
         for other in machine.others(at, scope, offset) {
-            if appraise(&other.prospect(at), now) != Appraisal::Work {
+            if appraise(&other.prospect(at), now) != Appraisal::Work && !other.has_masked_for_me(at) {
                 continue;
             }
             let clock = other.waiting.read(at).smallest.map(|smallest| smallest.clock);
@@ -192,16 +198,18 @@ impl<H: Host> Turns<H> {
             machine.serve_timers(at, other, &mut queue, now, &mut woken);
         }
         machine.intake(at, other, &mut queue, now);
-        let smallest = machine.smallest(at, &mut queue);
+        let smallest = machine.smallest_for(at, &mut queue, self.cpu);
         let haul = smallest.and_then(|smallest| {
             let slot = queue.fair.find(smallest.group)?;
             let count = pull_count(queue.fair.waiting(slot));
-            Self::load(at, &mut queue, smallest.group, count)
+            self.load(machine, at, &mut queue, smallest.group, count)
         });
         machine.publish(at, other, &mut queue);
         machine.settle_counts(at, &mut queue);
         machine.note_empty(at, other, &queue);
+        let news = queue.masked.take_news();
         drop(queue);
+        machine.spread_news(at, other, news);
         let fired = !woken.is_empty();
         self.wake_all(machine, woken);
         let Some(haul) = haul else { return fired };
@@ -210,10 +218,12 @@ impl<H: Host> Turns<H> {
         true
     }
 
-    /// Takes tasks of a group out of a queue.
-    fn load(at: At, queue: &mut RunQueue, group: GroupId, count: usize) -> Option<Haul> {
+    /// Takes tasks of a group out of a queue: the first ones that may run here.
+    fn load(&self, machine: &Machine<H>, at: At, queue: &mut RunQueue, group: GroupId, count: usize) -> Option<Haul> {
         let slot = queue.fair.find(group)?;
-        let tasks: Vec<_> = std::iter::from_fn(|| queue.fair.pop(slot)).take(count).collect();
+        let is_mine = |mask| machine.masks.allows(mask, self.cpu);
+        let admits = Admits { common: is_mine(queue.fair.payload(slot).mask), masked: is_mine };
+        let tasks: Vec<_> = std::iter::from_fn(|| queue.pop_admitted(slot, &admits)).take(count).collect();
         H::queue_operations(at, tasks.len());
         let count = queue.fair.take_count(slot);
         (!tasks.is_empty()).then_some(Haul { group, tasks, count })
@@ -230,7 +240,7 @@ impl<H: Host> Turns<H> {
                 machine.host.observe(at, Event::Moved(task.metadata().key()));
             }
             slot = Machine::<H>::slot_for(&mut queue, &task);
-            queue.fair.push(slot, task);
+            queue.push(slot, task);
             H::queue_operations(at, 1);
         }
         let spare = haul.count.and_then(|count| queue.fair.give_count(slot, count));
@@ -244,8 +254,9 @@ impl<H: Host> Turns<H> {
     /// What the other CPUs in a scope have to offer, without locks. What is seen to have work shows it afterwards.
     pub(super) fn survey(&self, machine: &Machine<H>, scope: Scope, depth: Depth, now: Time) -> Survey {
         let at = self.at(Site::Search);
-        let mut survey = Survey { work_at: None, later: Time::NEVER };
+        let mut survey = Survey { work_at: None, has_mine: false, later: Time::NEVER };
         for other in machine.others(at, scope, 0) {
+            survey.has_mine |= other.has_masked_for_me(at);
             match appraise(&other.prospect(at), now) {
                 Appraisal::Nothing => {}
                 Appraisal::Work => {

@@ -66,7 +66,7 @@ impl<S: Spawner> Generator<S> {
         let source = |(number, set): (usize, &TaskSet)| {
             // Every set draws from streams of its own, so that changing one shifts no other.
             let stream = |purpose| fastrand::Rng::with_seed(Seed::new(seed).stream(purpose, number as u64));
-            let starter = Starter::new(common, set.group, &set.program, stream(Purpose::Programs));
+            let starter = Starter::new(common, set, stream(Purpose::Programs));
             Source { set: set.clone(), starter, gaps: stream(Purpose::Arrivals) }
         };
         let sources = scenario.tasks.iter().enumerate().map(source).collect();

@@ -119,7 +119,20 @@ impl Plan {
             workers: args.workers.map_or_else(default_workers, |workers| Ok(workers as usize))?,
         };
         plan.check_switches()?;
+        plan.check_cpus()?;
         Ok(plan)
+    }
+
+    fn check_cpus(&self) -> Result<(), Failure> {
+        match self.scenario.last_cpu() {
+            Some(last) if last.index() >= self.workers => Err(Failure::Input(format!(
+                "{}: `cpus` names CPU {last}, but there are {} workers, with numbers from 0; --workers {} has it",
+                self.scenario.name,
+                self.workers,
+                last.index() + 1,
+            ))),
+            _ => Ok(()),
+        }
     }
 
     fn check_switches(&self) -> Result<(), Failure> {

@@ -2,16 +2,20 @@
 //!
 //! Knows nothing of files: every error carries the place in the text.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+use evenkeel::CpuMask;
 use toml::Spanned;
 
+use super::cpus::Cpus;
 use super::expect::{self, RESERVED};
 use super::program::{Compiler, find_group, in_range};
 use super::source::{Source, Wrong};
-use super::{Arrival, GroupDef, Scenario, TaskSet, raw};
+use super::{Arrival, GroupDef, GroupIndex, Scenario, TaskSet, raw};
+use crate::judge::CLASSES_MAX;
 
 /// Measured time where neither the file nor the command line says otherwise.
 const SECONDS: f64 = 5.0;
@@ -37,9 +41,12 @@ pub(crate) fn scenario(source: &Source, raw: raw::Scenario) -> Result<Scenario, 
     }
     let mut compiler = Compiler::new(&names);
     let mut total = 0;
-    let tasks =
-        raw.tasks.iter().map(|tasks| task_set(&mut compiler, tasks, &mut total)).collect::<Result<Vec<_>, _>>()?;
-    Ok(Scenario {
+    let tasks = raw
+        .tasks
+        .iter()
+        .map(|tasks| task_set(&mut compiler, &groups, tasks, &mut total))
+        .collect::<Result<Vec<_>, _>>()?;
+    let scenario = Scenario {
         name: source.stem().to_owned(),
         seconds: seconds(raw.seconds.as_ref(), "seconds", SECONDS, SECONDS_RANGE)?,
         preempt: raw.preempt,
@@ -49,7 +56,9 @@ pub(crate) fn scenario(source: &Source, raw: raw::Scenario) -> Result<Scenario, 
         locks: compiler.locks.len(),
         expect: expect::expectations(&raw.expect, &names)?,
         groups,
-    })
+    };
+    check_masks(&scenario)?;
+    Ok(scenario)
 }
 
 /// Reads a number of seconds, or takes the default.
@@ -89,13 +98,7 @@ fn group_names(groups: &[raw::Group]) -> Result<Vec<String>, Wrong> {
 }
 
 fn group(raw: &raw::Group) -> Result<GroupDef, Wrong> {
-    let later = [
-        ("parent", &raw.parent),
-        ("cpus", &raw.cpus),
-        ("quota", &raw.quota),
-        ("class", &raw.class),
-        ("slice", &raw.slice),
-    ];
+    let later = [("parent", &raw.parent), ("quota", &raw.quota), ("class", &raw.class), ("slice", &raw.slice)];
     for (key, value) in later {
         if let Some(value) = value {
             let message = format!("`{key}` can't be honored by this version, expected a group without it");
@@ -104,10 +107,16 @@ fn group(raw: &raw::Group) -> Result<GroupDef, Wrong> {
     }
     let weight =
         raw.weight.as_ref().map_or(Ok(WEIGHT_DEFAULT), |weight| in_range(weight, "weight", 1..WEIGHT_MAX + 1))?;
-    Ok(GroupDef { name: raw.name.get_ref().clone(), weight, role: raw.role.unwrap_or_default() })
+    let cpus = raw.cpus.as_ref().map(|cpus| cpus.0.clone());
+    Ok(GroupDef { name: raw.name.get_ref().clone(), weight, role: raw.role.unwrap_or_default(), cpus })
 }
 
-fn task_set(compiler: &mut Compiler<'_>, raw: &Spanned<raw::Tasks>, total: &mut i64) -> Result<TaskSet, Wrong> {
+fn task_set(
+    compiler: &mut Compiler<'_>,
+    groups: &[GroupDef],
+    raw: &Spanned<raw::Tasks>,
+    total: &mut i64,
+) -> Result<TaskSet, Wrong> {
     let at = raw.span();
     let raw = raw.get_ref();
     let group = find_group(compiler.groups, &raw.group)?;
@@ -123,7 +132,30 @@ fn task_set(compiler: &mut Compiler<'_>, raw: &Spanned<raw::Tasks>, total: &mut 
         let at = raw.stop.as_ref().map_or(at, Spanned::span);
         return Err(Wrong::new(at, "stops before it starts, expected `stop` after `start`"));
     }
-    Ok(TaskSet { group, arrival, start, stop, program: Arc::new(program) })
+    let cpus = task_cpus(raw.cpus.as_ref(), &groups[group.0])?;
+    Ok(TaskSet { group, cpus, arrival, start, stop, program: Arc::new(program) })
+}
+
+/// Where the tasks of a set may run, if they have a mask of their own.
+fn task_cpus(raw: Option<&Spanned<Cpus>>, group: &GroupDef) -> Result<Option<CpuMask>, Wrong> {
+    let Some(raw) = raw else { return Ok(None) };
+    let own = &raw.get_ref().0;
+    let within = group.cpus.as_ref().map_or_else(|| own.clone(), |cpus| cpus.intersection(own));
+    if within.is_empty() {
+        let message = format!("CPUs {own} are none of those of group `{}`, expected one of them at least", group.name);
+        return Err(Wrong::new(raw.span(), message));
+    }
+    Ok(Some(within))
+}
+
+/// The yardstick takes time that grows with each mask.
+fn check_masks(scenario: &Scenario) -> Result<(), Wrong> {
+    let masks: BTreeSet<_> = (0..scenario.groups.len()).map(|index| scenario.cpus_of(GroupIndex(index))).collect();
+    if masks.len() > CLASSES_MAX {
+        let message = format!("groups with {} different masks, expected at most {CLASSES_MAX}", masks.len());
+        return Err(Wrong::new(0..0, message));
+    }
+    Ok(())
 }
 
 fn arrival(raw: &raw::Tasks, total: &mut i64) -> Result<Arrival, Wrong> {

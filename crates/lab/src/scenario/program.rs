@@ -97,6 +97,17 @@ impl Program {
         self.ops.iter().all(|op| matches!(op, Op::Run(_) | Op::Yield | Op::Begin { .. } | Op::End { .. } | Op::Exit))
     }
 
+    /// Whether a task of group `own` with this program spawns tasks into `group`, by itself or through others.
+    pub(crate) fn spawns_into(&self, group: GroupIndex, own: GroupIndex) -> bool {
+        self.ops.iter().any(|op| match op {
+            Op::Spawn(spawn) => {
+                let of = spawn.group.unwrap_or(own);
+                of == group || spawn.program.spawns_into(group, of)
+            }
+            _ => false,
+        })
+    }
+
     /// The work that a task with this generator will do itself; `None` for long programs.
     pub(crate) fn planned_work(&self, mut rng: fastrand::Rng) -> Option<Duration> {
         let mut work = Duration::ZERO;
