@@ -17,8 +17,8 @@ use tokio::sync::Semaphore;
 
 use super::Spawner;
 use super::meter::Meter;
-use super::readiness::blocking;
-use crate::moment::Moment;
+use super::readiness::{blocking, blocking_before};
+use crate::moment::{Moment, nanos};
 use crate::scenario::{GroupIndex, NEST_MAX, Op, Program, Scenario, SpawnOp, Time};
 use evenkeel::work::Calibration;
 
@@ -88,6 +88,9 @@ impl<S: Spawner> Starter<S> {
     /// Starts a task that stands for itself. Its end is a done unit.
     pub(crate) fn task(&mut self, at: Moment) {
         let task = self.new_task(Unit::Task { planned: at });
+        if let Some(work) = self.program.planned_burst(0, task.rng.clone()) {
+            self.common.meter.released(self.group, work);
+        }
         drop(self.common.spawner.spawn(self.group, task.play()));
     }
 
@@ -181,7 +184,11 @@ impl<S: Spawner> Task<S> {
         while let Some(op) = program.ops().get(at) {
             at += 1;
             match op {
-                Op::Run(time) => self.run(time)?,
+                Op::Run(time) => {
+                    let work = time.draw(&mut self.rng);
+                    self.compute(work)?;
+                }
+                Op::Polls { run, each } => self.polls(run, *each).await?,
                 Op::Yield => {
                     S::yield_now().await;
                     self.look()?;
@@ -193,7 +200,13 @@ impl<S: Spawner> Task<S> {
                         at = *body;
                     }
                 }
-                Op::Sleep(_) | Op::Wait(_) | Op::Lock(_) => self.block(op).await?,
+                Op::Pace { on, off, body } => {
+                    self.look()?;
+                    self.off_time(*on, *off).await?;
+                    at = *body;
+                }
+                Op::Sleep(time) => self.sleep(time, at).await?,
+                Op::Wait(_) | Op::Lock(_) => self.block(op).await?,
                 Op::Notify(signal) => self.common.signals[*signal].add_permits(1),
                 Op::Unlock(lock) => self.unlock(*lock),
                 Op::Spawn(spawn) => self.spawn(spawn),
@@ -211,8 +224,8 @@ impl<S: Spawner> Task<S> {
         Ok(())
     }
 
-    fn run(&mut self, time: &Time) -> Result<(), Stopped> {
-        let mut left = time.draw(&mut self.rng);
+    fn compute(&mut self, work: Duration) -> Result<(), Stopped> {
+        let mut left = work;
         while !left.is_zero() {
             let chunk = left.min(CHUNK);
             self.common.work.run(chunk);
@@ -223,13 +236,44 @@ impl<S: Spawner> Task<S> {
         Ok(())
     }
 
+    /// Computes in polls of `each`, the last one shorter.
+    async fn polls(&mut self, run: &Time, each: Duration) -> Result<(), Stopped> {
+        let mut left = run.draw(&mut self.rng);
+        loop {
+            let poll = left.min(each);
+            self.compute(poll)?;
+            left -= poll;
+            if left.is_zero() {
+                return Ok(());
+            }
+            S::yield_now().await;
+            self.look()?;
+        }
+    }
+
+    /// Sleeps if it is an off time, until it is over. On and off times follow the run's clock, so all tasks of a run are
+    /// in phase.
+    async fn off_time(&mut self, on: Duration, off: Duration) -> Result<(), Stopped> {
+        let (meter, period) = (&self.common.meter, nanos(on + off));
+        let phase = meter.now().nanos() % period;
+        if phase >= nanos(on) {
+            let rest = Duration::from_nanos(period - phase);
+            blocking(meter, self.group, S::sleep(rest)).await;
+        }
+        self.look()
+    }
+
+    /// Sleeps, with step `next` to come: what is to be done then, as far as it is planned, arrives at the wake.
+    async fn sleep(&mut self, time: &Time, next: usize) -> Result<(), Stopped> {
+        let span = time.draw(&mut self.rng);
+        let work = self.program.planned_burst(next, self.rng.clone()).unwrap_or_default();
+        blocking_before(&self.common.meter, self.group, work, S::sleep(span)).await;
+        self.look()
+    }
+
     async fn block(&mut self, op: &Op) -> Result<(), Stopped> {
         let (meter, group) = (&self.common.meter, self.group);
         match op {
-            Op::Sleep(time) => {
-                let span = time.draw(&mut self.rng);
-                blocking(meter, group, S::sleep(span)).await;
-            }
             Op::Wait(signal) => take(meter, group, &self.common.signals[*signal]).await,
             Op::Lock(lock) => {
                 take(meter, group, &self.common.locks[*lock]).await;

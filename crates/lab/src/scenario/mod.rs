@@ -10,6 +10,8 @@
 
 mod check;
 mod expect;
+mod family;
+mod plan;
 mod program;
 mod raw;
 mod source;

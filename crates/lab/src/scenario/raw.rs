@@ -8,6 +8,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::expect::On;
+use super::family::Amount;
 use super::time::{Offset, Time};
 use super::{Role, Spacing};
 
@@ -28,7 +29,8 @@ pub(crate) struct Scenario {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Group {
     pub(crate) name: Spanned<String>,
-    pub(crate) weight: Option<Spanned<i64>>,
+    pub(crate) count: Option<Spanned<i64>>,
+    pub(crate) weight: Option<Spanned<Amount>>,
     pub(crate) role: Option<Role>,
     // Known to the format, not to this version: refused with the place.
     pub(crate) parent: Option<Spanned<toml::Value>>,
@@ -42,7 +44,7 @@ pub(crate) struct Group {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Tasks {
     pub(crate) group: Spanned<String>,
-    pub(crate) count: Option<Spanned<i64>>,
+    pub(crate) count: Option<Spanned<Amount>>,
     pub(crate) arrival: Option<Arrival>,
     pub(crate) start: Option<Spanned<Offset>>,
     pub(crate) stop: Option<Spanned<Offset>>,
@@ -60,7 +62,7 @@ pub(crate) enum Arrival {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Closed {
-    pub(crate) clients: Spanned<i64>,
+    pub(crate) clients: Spanned<Amount>,
     pub(crate) think: Option<Time>,
 }
 
@@ -76,6 +78,7 @@ pub(crate) struct Open {
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Step {
     Run(Time),
+    Polls(Polls),
     Sleep(Time),
     Yield,
     Wait(Spanned<String>),
@@ -97,8 +100,17 @@ pub(crate) struct Spawn {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
+pub(crate) struct Polls {
+    pub(crate) run: Time,
+    pub(crate) each: Spanned<Offset>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct Repeat {
     pub(crate) times: Option<Spanned<i64>>,
+    pub(crate) on: Option<Spanned<Offset>>,
+    pub(crate) off: Option<Spanned<Offset>>,
     pub(crate) program: Spanned<Vec<Spanned<Step>>>,
 }
 
