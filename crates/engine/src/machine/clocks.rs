@@ -20,7 +20,7 @@
 use super::Machine;
 use crate::host::{At, Host, Shared, Site};
 use evenkeel_core::{GroupId, Span, Time, Vspan, Vtime, Weight};
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 /// How old the level may be. A millisecond is a slice: clocks do not move by more than that meanwhile.
 const LEVEL_AGE_MAX: Span = Span::from_millis(1);
@@ -167,18 +167,24 @@ impl<H: Host> Machine<H> {
     }
 
     /// Where a group that becomes runnable starts: the smallest clock that waits, at most a millisecond ago.
+    ///
+    /// Whoever finds the level too old looks for itself. If one looked and the others went on with the old value, a group that
+    /// wakes on many CPUs at once after a pause would be raised to where the level was before the pause; and the one that
+    /// looks would find that clock waiting, and take it for the level.
     fn level(&self, at: At, now: Time) -> Vtime {
-        let refreshed = self.level.refreshed.load(at, Relaxed);
-        let stamp = now.as_nanos().max(1);
-        let is_old = refreshed == 0 || now.since(Time::from_nanos(refreshed)) >= LEVEL_AGE_MAX;
-        // One refreshes; everyone else uses the old value meanwhile.
-        if is_old && self.level.refreshed.compare_exchange(at, refreshed, stamp, Relaxed).is_ok() {
-            let level = self.smallest_waiting(at);
-            // All groups may run everywhere, so the level never falls.
-            let held = Vtime::from_bits(self.level.clock.load(at, Relaxed));
-            self.level.clock.store(at, held.max(level).bits(), Relaxed);
+        // ORDER L1: pairs with the store below. Who sees that the level is fresh sees the fresh level.
+        let refreshed = self.level.refreshed.load(at, Acquire);
+        let held = Vtime::from_bits(self.level.clock.load(at, Relaxed));
+        if refreshed != 0 && now.since(Time::from_nanos(refreshed)) < LEVEL_AGE_MAX {
+            return held;
         }
-        Vtime::from_bits(self.level.clock.load(at, Relaxed))
+        // All groups may run everywhere, so the level never falls. Of two that look at a time the later one to store may have
+        // seen less: by as much as clocks moved during a look.
+        let level = held.max(self.smallest_waiting(at));
+        self.level.clock.store(at, level.bits(), Relaxed);
+        // ORDER L1.
+        self.level.refreshed.store(at, now.as_nanos().max(1), Release);
+        level
     }
 
     /// The smallest clock published by any CPU; if nothing waits, the largest that was ever picked.
