@@ -21,7 +21,9 @@ fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     let bounds = bounds.ok_or("no [expect.sim] in the scenario")?;
     let mut all_met = true;
     for (figure, bound) in bounds {
-        let number = |key| bound.get(key).and_then(|value: &toml::Value| value.as_float().or(value.as_integer().map(|n| n as f64)));
+        let number = |key| {
+            bound.get(key).and_then(|value: &toml::Value| value.as_float().or(value.as_integer().map(|n| n as f64)))
+        };
         let (least, most) = (number("min"), number("max"));
         let values = runs.iter().map(|run| value(run, figure)).collect::<Option<Vec<f64>>>();
         let values = values.filter(|values| !values.is_empty()).ok_or_else(|| format!("{figure} was not measured"))?;

@@ -122,7 +122,7 @@ impl Drop for RouseOnDrop<'_> {
 mod tests {
     use super::*;
     use crate::exec::meter::Totals;
-    use crate::moment::Moment;
+    use crate::moment::{Moment, RunClock};
 
     const GROUP: GroupIndex = GroupIndex(0);
 
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn a_waiting_task_is_runnable_from_its_wake_on() {
-        let meter = Arc::new(Meter::new(1));
+        let meter = Arc::new(Meter::new(1, RunClock::start()));
         meter.born(GROUP, meter.now());
         let inner: Arc<AtomicWaker> = Arc::default();
         let open = Arc::new(AtomicU8::new(0));
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn work_arrives_once_at_the_first_wake() {
-        let meter = Arc::new(Meter::new(1));
+        let meter = Arc::new(Meter::new(1, RunClock::start()));
         meter.born(GROUP, meter.now());
         let released = |meter: &Meter| {
             let mut now = Vec::new();
@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn a_wake_during_the_poll_keeps_the_task_runnable() {
-        let meter = Arc::new(Meter::new(1));
+        let meter = Arc::new(Meter::new(1, RunClock::start()));
         meter.born(GROUP, meter.now());
         let wait = poll_fn(|context: &mut Context<'_>| {
             context.waker().wake_by_ref();
@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn a_task_dropped_in_its_sleep_leaves_the_counts_even() {
-        let meter = Arc::new(Meter::new(1));
+        let meter = Arc::new(Meter::new(1, RunClock::start()));
         meter.born(GROUP, meter.now());
         let mut task = Box::pin(blocking(&meter, GROUP, std::future::pending::<()>()));
         assert!(task.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());

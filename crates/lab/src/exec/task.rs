@@ -15,12 +15,11 @@ use std::time::Duration;
 
 use tokio::sync::Semaphore;
 
-use super::Spawner;
 use super::meter::Meter;
 use super::readiness::{blocking, blocking_before};
+use super::{Computing, Spawner};
 use crate::moment::{Moment, nanos};
 use crate::scenario::{GroupIndex, NEST_MAX, Op, Program, Scenario, SpawnOp, Time};
-use evenkeel::work::Calibration;
 
 /// Work is counted, and the stop flags are looked at, after at most this much computing.
 const CHUNK: Duration = Duration::from_millis(1);
@@ -30,24 +29,17 @@ const CHUNK: Duration = Duration::from_millis(1);
 pub(crate) struct Common<S> {
     spawner: S,
     meter: Arc<Meter>,
-    work: &'static Calibration,
     signals: Box<[Semaphore]>,
     locks: Box<[Semaphore]>,
     over: AtomicBool,
 }
 
 impl<S: Spawner> Common<S> {
-    pub(crate) fn new(
-        scenario: &Scenario,
-        spawner: S,
-        meter: Arc<Meter>,
-        work: &'static Calibration,
-    ) -> Arc<Common<S>> {
+    pub(crate) fn new(scenario: &Scenario, spawner: S, meter: Arc<Meter>) -> Arc<Common<S>> {
         let semaphores = |count, permits| (0..count).map(|_| Semaphore::new(permits)).collect();
         Arc::new(Common {
             spawner,
             meter,
-            work,
             signals: semaphores(scenario.signals, 0),
             locks: semaphores(scenario.locks, 1),
             over: AtomicBool::new(false),
@@ -180,32 +172,44 @@ impl<S: Spawner> Task<S> {
         // Rounds left of each loop; endless ones count nothing.
         let mut left = [None; NEST_MAX];
         let mut at = 0;
+        // Rounds since time must have passed.
+        let mut timeless = 0;
         self.look()?;
         while let Some(op) = program.ops().get(at) {
             at += 1;
             match op {
                 Op::Run(time) => {
                     let work = time.draw(&mut self.rng);
-                    self.compute(work)?;
+                    if self.compute(work).await? {
+                        timeless = 0;
+                    }
                 }
-                Op::Polls { run, each } => self.polls(run, *each).await?,
+                Op::Polls { run, each } => {
+                    if self.polls(run, *each).await? {
+                        timeless = 0;
+                    }
+                }
                 Op::Yield => {
+                    timeless = 0;
                     S::yield_now().await;
                     self.look()?;
                 }
                 Op::Begin { slot, times } => left[*slot] = *times,
                 Op::End { slot, body } => {
-                    self.look()?;
+                    self.round(&mut timeless).await?;
                     if another_round(&mut left[*slot]) {
                         at = *body;
                     }
                 }
                 Op::Pace { on, off, body } => {
-                    self.look()?;
+                    self.round(&mut timeless).await?;
                     self.off_time(*on, *off).await?;
                     at = *body;
                 }
-                Op::Sleep(time) => self.sleep(time, at).await?,
+                Op::Sleep(time) => {
+                    timeless = 0;
+                    self.sleep(time, at).await?;
+                }
                 Op::Wait(_) | Op::Lock(_) => self.block(op).await?,
                 Op::Notify(signal) => self.common.signals[*signal].add_permits(1),
                 Op::Unlock(lock) => self.unlock(*lock),
@@ -216,6 +220,16 @@ impl<S: Spawner> Task<S> {
         Ok(())
     }
 
+    /// Ends a round of a loop, of which there have been so many since time must have passed.
+    async fn round(&self, timeless: &mut u32) -> Result<(), Stopped> {
+        *timeless += 1;
+        if S::TIMELESS_ROUNDS.is_some_and(|most| *timeless > most) {
+            S::pass().await;
+            *timeless = 0;
+        }
+        self.look()
+    }
+
     fn look(&self) -> Result<(), Stopped> {
         let set = |flag: &AtomicBool| flag.load(Ordering::Relaxed);
         if set(&self.common.over) || self.stopped.as_deref().is_some_and(set) {
@@ -224,27 +238,28 @@ impl<S: Spawner> Task<S> {
         Ok(())
     }
 
-    fn compute(&mut self, work: Duration) -> Result<(), Stopped> {
-        let mut left = work;
+    /// Whether there was anything to compute.
+    async fn compute(&mut self, whole: Duration) -> Result<bool, Stopped> {
+        let mut left = whole;
         while !left.is_zero() {
             let chunk = left.min(CHUNK);
-            self.common.work.run(chunk);
-            self.common.meter.worked(self.group, chunk);
+            S::compute(Computing { span: chunk, group: self.group, meter: &self.common.meter }).await;
             self.look()?;
             left -= chunk;
         }
-        Ok(())
+        Ok(!whole.is_zero())
     }
 
-    /// Computes in polls of `each`, the last one shorter.
-    async fn polls(&mut self, run: &Time, each: Duration) -> Result<(), Stopped> {
-        let mut left = run.draw(&mut self.rng);
+    /// Computes in polls of `each`, the last one shorter. Whether there was anything to compute.
+    async fn polls(&mut self, run: &Time, each: Duration) -> Result<bool, Stopped> {
+        let whole = run.draw(&mut self.rng);
+        let mut left = whole;
         loop {
             let poll = left.min(each);
-            self.compute(poll)?;
+            self.compute(poll).await?;
             left -= poll;
             if left.is_zero() {
-                return Ok(());
+                return Ok(!whole.is_zero());
             }
             S::yield_now().await;
             self.look()?;

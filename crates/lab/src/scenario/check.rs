@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+use evenkeel_sim::machine::PRESETS;
 use toml::Spanned;
 
 use super::expect;
@@ -20,7 +21,8 @@ const SECONDS: f64 = 5.0;
 const WARMUP: f64 = 0.3;
 /// Measured time must lie in this range. The shortest is for tests.
 pub(crate) const SECONDS_RANGE: Range<f64> = 0.01..3600.01;
-const WARMUP_RANGE: Range<f64> = 0.0..60.01;
+/// The warmup must lie in this range.
+pub(crate) const WARMUP_RANGE: Range<f64> = 0.0..60.01;
 const WEIGHT_DEFAULT: u32 = 100;
 const WEIGHT_MAX: i64 = 10_000;
 /// Tasks started at once and clients, of all task sets together.
@@ -46,6 +48,8 @@ pub(crate) fn scenario(source: &Source, raw: raw::Scenario) -> Result<Scenario, 
     Ok(Scenario {
         name: source.stem().to_owned(),
         seconds: seconds(raw.seconds.as_ref(), "seconds", SECONDS, SECONDS_RANGE)?,
+        preempt: raw.preempt,
+        machine: raw.machine.as_ref().map(machine).transpose()?,
         warmup: seconds(raw.warmup.as_ref(), "warmup", WARMUP, WARMUP_RANGE)?,
         tasks,
         signals: compiler.signals.len(),
@@ -53,6 +57,16 @@ pub(crate) fn scenario(source: &Source, raw: raw::Scenario) -> Result<Scenario, 
         expect: expect::expectations(&raw.expect, &names)?,
         groups,
     })
+}
+
+/// The name of a machine that is there wherever the scenario is run.
+fn machine(name: &Spanned<String>) -> Result<String, Wrong> {
+    if PRESETS.iter().any(|(preset, _)| preset == name.get_ref()) {
+        return Ok(name.get_ref().clone());
+    }
+    let known: Vec<&str> = PRESETS.iter().map(|(preset, _)| *preset).collect();
+    let message = format!("unknown machine `{}`, expected one of {}", name.get_ref(), known.join(", "));
+    Err(Wrong::new(name.span(), message))
 }
 
 /// Reads a number of seconds, or takes the default.

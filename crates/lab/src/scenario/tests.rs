@@ -29,6 +29,11 @@ fn hostile_input_is_refused_with_its_line() {
         ("seconds = -1\n".to_owned() + &with_tasks(&format!("group = \"g\"\n{run}")), 1, "seconds = -1"),
         ("\nseconds = 1e300\n".to_owned() + &with_tasks(&format!("group = \"g\"\n{run}")), 2, "expected 0.01 to 3600"),
         ("warmup = inf\n".to_owned() + &with_tasks(&format!("group = \"g\"\n{run}")), 1, "warmup = inf"),
+        (
+            "machine = \"flat-3\"\n".to_owned() + &with_tasks(&format!("group = \"g\"\n{run}")),
+            1,
+            "unknown machine `flat-3`",
+        ),
         ("colour = 1\n".to_owned() + &with_tasks(&format!("group = \"g\"\n{run}")), 1, "unknown field `colour`"),
         ("[[groups]]\nname = \"g\"\nwieght = 1\n".into(), 3, "unknown field `wieght`"),
         ("[[groups]]\nname = \"g\"\nweight = 0\n".into(), 3, "weight = 0, expected 1 to 10000"),
@@ -374,17 +379,25 @@ fn an_exit_ends_an_endless_repeat() {
     assert!(program("{ repeat = { program = [\"yield\", \"exit\"] } }").ends());
 }
 
-#[test]
-fn shipped_scenarios_are_what_they_say() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
+/// The names of the scenarios in a folder of the repository, each of which must be one.
+fn names_in(folder: &str) -> Vec<String> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(folder);
     let mut names = Vec::new();
     for entry in std::fs::read_dir(&folder).unwrap() {
         let path = entry.unwrap().path();
+        if path.is_dir() {
+            continue;
+        }
         let scenario = read(&path).unwrap_or_else(|failure| panic!("{failure}"));
         assert!(scenario.groups.iter().all(|group| scenario.group(&group.name).is_some()));
         names.push(scenario.name);
     }
     names.sort();
+    names
+}
+
+#[test]
+fn shipped_scenarios_are_what_they_say() {
     let expected = [
         "infeasible",
         "long-polls",
@@ -395,7 +408,21 @@ fn shipped_scenarios_are_what_they_say() {
         "weights-5",
         "yielders",
     ];
-    assert_eq!(names, expected);
+    assert_eq!(names_in("scenarios"), expected);
+    let clocks = [
+        "closed-loop-16",
+        "closed-loop-64",
+        "five-weights-4",
+        "five-weights-64",
+        "interactive-64",
+        "on-off-10ms-4",
+        "on-off-10ms-64",
+        "ones-tens",
+        "quiet-4",
+        "zipf-weights-few",
+        "zipf-weights-many",
+    ];
+    assert_eq!(names_in("scenarios/clocks"), clocks);
 }
 
 fn shipped(name: &str) -> Scenario {
