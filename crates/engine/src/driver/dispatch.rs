@@ -12,7 +12,7 @@ use crate::task::Runnable;
 use evenkeel_core::balance::{Smallest, Waiting};
 use evenkeel_core::fair_queue::Slot;
 use evenkeel_core::switches::LookAround;
-use evenkeel_core::{Span, Time};
+use evenkeel_core::{GroupId, Span, Time};
 
 /// A group's turn on this CPU.
 #[derive(Debug)]
@@ -99,7 +99,7 @@ impl<H: Host> Turns<H> {
     fn turn(&self, machine: &Machine<H>, queue: &RunQueue, slice: &Slice, is_requeued: bool, now: Time) -> Turn {
         if now.since(slice.began) >= machine.config.slice {
             Turn::Ends(TurnEnd::SliceUsed)
-        } else if queue.is_cut {
+        } else if queue.cut.is_some() {
             Turn::Ends(TurnEnd::Cut)
         } else if !is_requeued && queue.fair.waiting(slice.slot) == 0 {
             Turn::Ends(TurnEnd::NothingLeft)
@@ -123,7 +123,7 @@ impl<H: Host> Turns<H> {
         tally.run = tally.run.plus(used);
         tally.publish(at, &machine.table, group);
         queue.fair.unpin(slice.slot);
-        (queue.running, queue.is_cut) = (None, false);
+        queue.running = None;
         self.count(machine, Counter::Run, used.as_nanos());
     }
 
@@ -147,7 +147,8 @@ impl<H: Host> Turns<H> {
         let path = queue.fair.path(slot).map(|slot| machine.reserve(at, queue.fair.group(slot)));
         let reservations: Vec<_> = path.collect();
         let top = reservations.last().expect("a path has a node");
-        (queue.running, queue.is_cut) = (Some(Smallest { group: top.group, clock: top.picked }), false);
+        queue.running = Some(Smallest { group: top.group, clock: top.picked });
+        queue.cut = queue.cut.filter(|cut| cut.of == top.group && queue.has_waiting(cut.by));
         queue.fair.pin(slot);
         machine.cpu(self.cpu).waiting.set_running(at, Some(top.group));
         let port = self.seat().port_of(queue.fair.payload(slot).port.node());
@@ -191,6 +192,11 @@ impl<H: Host> Turns<H> {
 }
 
 impl RunQueue {
+    /// Whether tasks of the group wait here.
+    fn has_waiting(&self, group: GroupId) -> bool {
+        self.fair.find(group).is_some_and(|slot| self.fair.waiting(slot) > 0)
+    }
+
     /// Requeues the task of a turn that goes on: its group keeps what it reserved.
     fn fair_requeue(&mut self, slot: Slot, task: Option<Runnable>) {
         if let Some(task) = task {

@@ -190,7 +190,7 @@ impl<H: Host> Machine<H> {
     /// The smallest clock published by any CPU; if nothing waits, the largest that was ever picked.
     fn smallest_waiting(&self, at: At) -> Vtime {
         let smallest = self.cpus.iter().filter_map(|cpu| cpu.waiting.read(at).smallest);
-        let least = smallest.map(|smallest| smallest.clock).reduce(Vtime::min);
+        let least = smallest.map(|smallest| self.table.row(smallest.group).clock(at)).reduce(Vtime::min);
         let picked = || self.cpus.iter().map(|cpu| Vtime::from_bits(cpu.poll.picked_max.load(at, Relaxed)));
         least.or_else(|| picked().reduce(Vtime::max)).unwrap_or_default()
     }
