@@ -12,7 +12,7 @@ use crate::task::Runnable;
 use evenkeel_core::balance::{Smallest, Waiting};
 use evenkeel_core::fair_queue::Slot;
 use evenkeel_core::switches::LookAround;
-use evenkeel_core::{MaskId, Span, Time};
+use evenkeel_core::{GroupId, MaskId, Span, Time};
 
 /// A group's turn on this CPU.
 #[derive(Debug)]
@@ -118,7 +118,7 @@ impl<H: Host> Turns<H> {
     fn turn(&self, machine: &Machine<H>, queue: &RunQueue, slice: &Slice, is_requeued: bool, now: Time) -> Turn {
         if now.since(slice.began) >= machine.config.slice {
             Turn::Ends(TurnEnd::SliceUsed)
-        } else if queue.is_cut {
+        } else if queue.cut.is_some() {
             Turn::Ends(TurnEnd::Cut)
         } else if !is_requeued && queue.fair.waiting(slice.slot) == 0 {
             Turn::Ends(TurnEnd::NothingLeft)
@@ -142,7 +142,7 @@ impl<H: Host> Turns<H> {
         tally.run = tally.run.plus(used);
         tally.publish(at, &machine.table, group);
         queue.fair.unpin(slice.slot);
-        (queue.running, queue.is_cut) = (None, false);
+        queue.running = None;
         self.count(machine, Counter::Run, used.as_nanos());
     }
 
@@ -167,7 +167,8 @@ impl<H: Host> Turns<H> {
         let path = queue.fair.path(slot).map(|slot| machine.reserve(at, queue.fair.group(slot)));
         let reservations: Vec<_> = path.collect();
         let top = reservations.last().expect("a path has a node");
-        (queue.running, queue.is_cut) = (Some(Smallest { group: top.group, clock: top.picked }), false);
+        queue.running = Some(Smallest { group: top.group, clock: top.picked });
+        queue.cut = queue.cut.filter(|cut| cut.of == top.group && queue.has_waiting(cut.by));
         queue.fair.pin(slot);
         machine.cpu(self.cpu).waiting.set_running(at, Some(top.group));
         let port = self.seat().port_of(queue.fair.payload(slot).port.node());
@@ -216,6 +217,13 @@ impl<H: Host> Turns<H> {
         }
         self.settle_watch(machine);
         Some(task)
+    }
+}
+
+impl RunQueue {
+    /// Whether tasks of the group wait here.
+    fn has_waiting(&self, group: GroupId) -> bool {
+        self.fair.find(group).is_some_and(|slot| self.fair.waiting(slot) > 0)
     }
 }
 

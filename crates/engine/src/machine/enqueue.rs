@@ -3,7 +3,7 @@
 //! Knows nothing of which CPU holds the lock, or why.
 
 use super::{Credit, Machine};
-use crate::cpu::{RunQueue, Share, Tally};
+use crate::cpu::{Cut, RunQueue, Share, Tally};
 use crate::host::{At, Host, Shared, Site};
 use crate::idle::{Claimed, KickReason};
 use crate::masks::CpuBits;
@@ -39,7 +39,10 @@ impl<H: Host> Machine<H> {
             // What a task of the group that runs elsewhere has reserved is not yet received: it is not held against it. One
             // usual turn is forgiven without asking whether any runs.
             let clock = self.table.row(group).clock(at).minus(self.usual_turn(at, group));
-            queue.is_cut |= running.group != group && !running.clock.is_before(clock);
+            let runs = self.table.row(running.group).clock(at);
+            if running.group != group && !runs.is_before(clock) {
+                queue.cut.get_or_insert(Cut { of: running.group, by: group });
+            }
         }
     }
 

@@ -17,9 +17,9 @@ use evenkeel::CpuMask;
 use tokio::sync::Semaphore;
 
 use super::meter::Meter;
-use super::readiness::blocking;
+use super::readiness::{blocking, blocking_before};
 use super::{Computing, Spawner};
-use crate::moment::Moment;
+use crate::moment::{Moment, nanos};
 use crate::scenario::{GroupIndex, NEST_MAX, Op, Program, Scenario, SpawnOp, TaskSet, Time};
 
 /// Work is counted, and the stop flags are looked at, after at most this much computing.
@@ -94,6 +94,9 @@ impl<S: Spawner> Starter<S> {
     /// Starts a task that stands for itself. Its end is a done unit.
     pub(crate) fn task(&mut self, at: Moment) {
         let task = self.new_task(Unit::Task { planned: at });
+        if let Some(work) = self.program.planned_burst(0, task.rng.clone()) {
+            self.common.meter.released(self.group, work);
+        }
         drop(self.common.start(self.group, self.cpus.as_deref(), task.play()));
     }
 
@@ -190,7 +193,13 @@ impl<S: Spawner> Task<S> {
             at += 1;
             match op {
                 Op::Run(time) => {
-                    if self.run(time).await? {
+                    let work = time.draw(&mut self.rng);
+                    if self.compute(work).await? {
+                        timeless = 0;
+                    }
+                }
+                Op::Polls { run, each } => {
+                    if self.polls(run, *each).await? {
                         timeless = 0;
                     }
                 }
@@ -201,17 +210,21 @@ impl<S: Spawner> Task<S> {
                 }
                 Op::Begin { slot, times } => left[*slot] = *times,
                 Op::End { slot, body } => {
-                    self.look()?;
-                    timeless += 1;
-                    if S::TIMELESS_ROUNDS.is_some_and(|most| timeless > most) {
-                        S::pass().await;
-                        timeless = 0;
-                    }
+                    self.round(&mut timeless).await?;
                     if another_round(&mut left[*slot]) {
                         at = *body;
                     }
                 }
-                Op::Sleep(_) | Op::Wait(_) | Op::Lock(_) => self.block(op).await?,
+                Op::Pace { on, off, body } => {
+                    self.round(&mut timeless).await?;
+                    self.off_time(*on, *off).await?;
+                    at = *body;
+                }
+                Op::Sleep(time) => {
+                    timeless = 0;
+                    self.sleep(time, at).await?;
+                }
+                Op::Wait(_) | Op::Lock(_) => self.block(op).await?,
                 Op::Notify(signal) => self.common.signals[*signal].add_permits(1),
                 Op::Unlock(lock) => self.unlock(*lock),
                 Op::Spawn(spawn) => self.spawn(spawn),
@@ -219,6 +232,16 @@ impl<S: Spawner> Task<S> {
             }
         }
         Ok(())
+    }
+
+    /// Ends a round of a loop, of which there have been so many since time must have passed.
+    async fn round(&self, timeless: &mut u32) -> Result<(), Stopped> {
+        *timeless += 1;
+        if S::TIMELESS_ROUNDS.is_some_and(|most| *timeless > most) {
+            S::pass().await;
+            *timeless = 0;
+        }
+        self.look()
     }
 
     fn look(&self) -> Result<(), Stopped> {
@@ -230,8 +253,7 @@ impl<S: Spawner> Task<S> {
     }
 
     /// Whether there was anything to compute.
-    async fn run(&mut self, time: &Time) -> Result<bool, Stopped> {
-        let whole = time.draw(&mut self.rng);
+    async fn compute(&mut self, whole: Duration) -> Result<bool, Stopped> {
         let mut left = whole;
         while !left.is_zero() {
             let chunk = left.min(CHUNK);
@@ -242,13 +264,45 @@ impl<S: Spawner> Task<S> {
         Ok(!whole.is_zero())
     }
 
+    /// Computes in polls of `each`, the last one shorter. Whether there was anything to compute.
+    async fn polls(&mut self, run: &Time, each: Duration) -> Result<bool, Stopped> {
+        let whole = run.draw(&mut self.rng);
+        let mut left = whole;
+        loop {
+            let poll = left.min(each);
+            self.compute(poll).await?;
+            left -= poll;
+            if left.is_zero() {
+                return Ok(!whole.is_zero());
+            }
+            S::yield_now().await;
+            self.look()?;
+        }
+    }
+
+    /// Sleeps if it is an off time, until it is over. On and off times follow the run's clock, so all tasks of a run are
+    /// in phase.
+    async fn off_time(&mut self, on: Duration, off: Duration) -> Result<(), Stopped> {
+        let (meter, period) = (&self.common.meter, nanos(on + off));
+        let phase = meter.now().nanos() % period;
+        if phase >= nanos(on) {
+            let rest = Duration::from_nanos(period - phase);
+            blocking(meter, self.group, S::sleep(rest)).await;
+        }
+        self.look()
+    }
+
+    /// Sleeps, with step `next` to come: what is to be done then, as far as it is planned, arrives at the wake.
+    async fn sleep(&mut self, time: &Time, next: usize) -> Result<(), Stopped> {
+        let span = time.draw(&mut self.rng);
+        let work = self.program.planned_burst(next, self.rng.clone()).unwrap_or_default();
+        blocking_before(&self.common.meter, self.group, work, S::sleep(span)).await;
+        self.look()
+    }
+
     async fn block(&mut self, op: &Op) -> Result<(), Stopped> {
         let (meter, group) = (&self.common.meter, self.group);
         match op {
-            Op::Sleep(time) => {
-                let span = time.draw(&mut self.rng);
-                blocking(meter, group, S::sleep(span)).await;
-            }
             Op::Wait(signal) => take(meter, group, &self.common.signals[*signal]).await,
             Op::Lock(lock) => {
                 take(meter, group, &self.common.locks[*lock]).await;

@@ -1,5 +1,6 @@
 use super::*;
 use crate::failure::Failure;
+use crate::judge::Errors;
 use crate::os::Urgency;
 use crate::run::{AllOutcome, CpuOutcome, GroupOutcome, WindowGroup, WindowOutcome};
 use crate::scenario::{self, On};
@@ -50,7 +51,13 @@ fn outcome(on: On, repeat: u32, batch_work: f64, p99: f64) -> Outcome {
         repeat,
         switches: if on == On::Threads { vec![("claim".into(), "try-victim".into())] } else { vec![] },
         groups: vec![("batch".into(), group(batch_work, None)), ("quiet".into(), group(0.02, Some(p99)))],
-        all: AllOutcome { work_s: batch_work + 0.02, jain: None, lag_of_bound: Some(0.25) },
+        all: AllOutcome {
+            work_s: batch_work + 0.02,
+            jain: None,
+            lag_of_bound: Some(0.25),
+            error_100ms: Some(Errors { p99: 0.02, max: 0.03 }),
+            error_1s: Some(Errors { p99: 0.01, max: 0.01 }),
+        },
         cpu: CpuOutcome {
             got_s: 2.0,
             used_pct: 100.0,

@@ -6,23 +6,24 @@ use std::borrow::Cow;
 use std::fmt::Write;
 
 use super::options::{Plan, RunArgs};
-use crate::scenario::On;
+use crate::scenario::{On, Scenario};
 
 /// What of the command line was asked for, beside seed, targets and repetitions.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Asked {
     file: String,
-    machine: Option<String>,
+    /// On the command line or, if not there, by the scenario.
+    pub(super) machine: Option<String>,
     set: Vec<String>,
     fault: Vec<String>,
     checks_determinism: bool,
 }
 
 impl Asked {
-    pub(super) fn of(args: &RunArgs) -> Asked {
+    pub(super) fn of(args: &RunArgs, scenario: &Scenario) -> Asked {
         Asked {
             file: args.file.display().to_string(),
-            machine: args.machine.clone(),
+            machine: args.machine.clone().or_else(|| scenario.machine.clone()),
             set: args.set.clone(),
             fault: args.fault.clone(),
             checks_determinism: args.check_determinism,

@@ -15,7 +15,7 @@ pub(crate) use options::RunArgs;
 pub(crate) use outcome::{AllOutcome, CpuOutcome, GroupOutcome, Outcome, SimOutcome, WindowGroup, WindowOutcome};
 #[cfg(test)]
 pub(crate) use sampler::Tick;
-pub(crate) use sampler::{Recording, Window};
+pub(crate) use sampler::{Recording, WINDOW, Window};
 
 use crate::failure::Failure;
 use crate::moment::Moment;

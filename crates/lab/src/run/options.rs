@@ -21,7 +21,8 @@ pub(crate) struct RunArgs {
     /// What runs it: several, separated by commas, run side by side
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = On::REAL)]
     pub(crate) on: Vec<On>,
-    /// The machine that `sim` simulates: `host`, a preset, the name of a file in machines/, or a path [default: host]
+    /// The machine that `sim` simulates: `host`, a preset, the name of a file in machines/, or a path [default: the
+    /// scenario's, or host]
     #[arg(long, value_name = "NAME|FILE")]
     pub(crate) machine: Option<String>,
     /// Sets a switch of the targets `threads` and `sim`; may be given several times
@@ -106,12 +107,13 @@ impl Plan {
                 FIGURES_MAX / 2.0 * WINDOW.as_secs_f64(),
             )));
         }
+        let asked = Asked::of(args, &scenario);
         let plan = Plan {
             scenario,
-            machine: machine(args)?,
+            machine: machine(args, asked.machine.as_deref())?,
             faults: faults(args)?,
             determinism: determinism(args)?,
-            asked: Asked::of(args),
+            asked,
             on: targets(&args.on)?,
             switches: args.set.iter().map(|set| switch(set)).collect::<Result<_, _>>()?,
             repeat: args.repeat,
@@ -149,8 +151,8 @@ impl Plan {
     }
 }
 
-/// The machine that `sim` is to simulate.
-fn machine(args: &RunArgs) -> Result<Option<Machine>, Failure> {
+/// The machine that `sim` is to simulate: `host` unless another was asked for.
+fn machine(args: &RunArgs, asked: Option<&str>) -> Result<Option<Machine>, Failure> {
     if !args.on.contains(&On::Sim) {
         return match &args.machine {
             None => Ok(None),
@@ -162,7 +164,7 @@ fn machine(args: &RunArgs) -> Result<Option<Machine>, Failure> {
             "--workers: a simulated machine has the CPUs that its file says, expected another --machine instead";
         return Err(Failure::Input(message.to_owned()));
     }
-    crate::machines::named(args.machine.as_deref().unwrap_or("host")).map(Some)
+    crate::machines::named(asked.unwrap_or("host")).map(Some)
 }
 
 /// What is to go wrong on that machine.

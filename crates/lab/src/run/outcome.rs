@@ -5,6 +5,7 @@
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 
+use crate::judge::Errors;
 use crate::os::Urgency;
 use crate::target::Times;
 
@@ -69,6 +70,8 @@ pub(crate) struct AllOutcome {
     pub(crate) jain: Option<f64>,
     /// The largest of the groups'.
     pub(crate) lag_of_bound: Option<f64>,
+    pub(crate) error_100ms: Option<Errors>,
+    pub(crate) error_1s: Option<Errors>,
 }
 
 /// Figures about the CPUs.

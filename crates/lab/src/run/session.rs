@@ -104,6 +104,8 @@ impl Session<'_> {
                 work_s: verdicts.groups.iter().map(|verdict| verdict.work.as_secs_f64()).sum(),
                 jain: verdicts.jain,
                 lag_of_bound: verdicts.groups.iter().filter_map(|verdict| verdict.lag_of_bound).reduce(f64::max),
+                error_100ms: verdicts.error_100ms,
+                error_1s: verdicts.error_1s,
             },
             cpu: cpu(recording, length, parts.seen.cpus),
             sim: parts.seen.sim.clone(),

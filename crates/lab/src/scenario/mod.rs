@@ -11,8 +11,10 @@
 mod check;
 mod cpus;
 mod expect;
+mod family;
 #[cfg(test)]
 mod hostile;
+mod plan;
 mod program;
 mod raw;
 mod source;
@@ -116,6 +118,8 @@ pub(crate) struct Scenario {
     pub(crate) seconds: Duration,
     pub(crate) warmup: Duration,
     pub(crate) preempt: Preempt,
+    /// The simulated machine that it is meant for, if it is meant for one: a preset.
+    pub(crate) machine: Option<String>,
     pub(crate) groups: Vec<GroupDef>,
     pub(crate) tasks: Vec<TaskSet>,
     /// How many names `wait` and `notify` use in all.
