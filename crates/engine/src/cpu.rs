@@ -44,13 +44,22 @@ pub(crate) struct Cpu<H: Host> {
     pub(crate) counters: CachePadded<Counters<H>>,  // (o/r)
 }
 
+/// A slice that is to end early.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Cut {
+    /// The group whose slice it is.
+    pub(crate) of: GroupId,
+    /// The group that came.
+    pub(crate) by: GroupId,
+}
+
 /// What waits on a CPU.
 pub(crate) struct RunQueue {
     pub(crate) fair: FairQueue<Share, Runnable>,
     /// The group whose slice it is, and its clock at the pick.
     pub(crate) running: Option<Smallest>,
     /// A more deserving group came meanwhile: the slice is to end at the next poll boundary.
-    pub(crate) is_cut: bool,
+    pub(crate) cut: Option<Cut>,
     pub(crate) timers: Timers,
     pub(crate) registry: Registry,
     pub(crate) masked: MaskedWaiting,
@@ -146,8 +155,8 @@ impl Tally {
             return;
         }
         let row = table.row(group);
-        row.polls.fetch_add(at, self.polls, Relaxed);
-        row.run.fetch_add(at, self.run.as_nanos(), Relaxed);
+        row.line.polls.fetch_add(at, self.polls, Relaxed);
+        row.line.run.fetch_add(at, self.run.as_nanos(), Relaxed);
         let waits = self.waits[..self.used].iter();
         row.add_waits(at, waits.map(|(bucket, count)| (usize::from(*bucket), u64::from(*count))));
         *self = Tally::default();
@@ -277,7 +286,7 @@ impl<H: Host> Cpu<H> {
         let queue = RunQueue {
             fair: FairQueue::default(),
             running: None,
-            is_cut: false,
+            cut: None,
             timers: Timers::default(),
             registry: Registry::default(),
             masked: MaskedWaiting::default(),

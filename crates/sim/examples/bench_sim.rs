@@ -1,6 +1,8 @@
 //! How fast the simulator is: tasks that compute 2.5 µs and sleep 53 µs, one per CPU, on machines of 8 to 1,024 CPUs.
 //!
-//!     cargo run --release -p evenkeel-sim --example bench_sim [virtual milliseconds]
+//!     cargo run --release -p evenkeel-sim --example bench_sim [virtual milliseconds [machine]]
+//!
+//! Memory is that of the process at its largest so far: of one machine if only one is named.
 
 use evenkeel_core::{Span, Time};
 use evenkeel_engine::api;
@@ -13,8 +15,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     let millis = std::env::args().nth(1).map_or(Ok(20), |text| text.parse())?;
     println!(
         "{:<8} {:>5} {:>9} {:>12} {:>12} {:>12} {:>11} {:>8} {:>7} {:>7}",
-        "machine", "cpus", "real s", "points/s", "events/s", "turns/s", "polls", "sched %", "wait %", "MB"
+        "machine", "cpus", "real s", "points/s", "events/s", "turns/s", "polls", "sched %", "wait %", "peak MB"
     );
+    if let Some(name) = std::env::args().nth(2) {
+        return run(&name, Span::from_millis(millis));
+    }
     for name in ["flat-4", "flat-16", "flat-64", "spr-224", "epyc-rome-256", "big-1024"] {
         run(name, Span::from_millis(millis))?;
     }
@@ -50,21 +55,22 @@ fn run(name: &str, length: Span) -> Result<(), Box<dyn Error>> {
         sim.handle().stats().total(|cpu| cpu.polls),
         percent(total.scheduler()),
         percent(total.of(Activity::LockWait)),
-        resident().unwrap_or(0) >> 20,
+        peak().unwrap_or(0) >> 20,
     );
     let mut parts: Vec<_> = Activity::all().map(|activity| (total.of(activity), activity)).collect();
     parts.sort_by_key(|(span, _)| std::cmp::Reverse(*span));
     let parts = parts.iter().take(7).map(|(span, activity)| format!("{activity} {:.1} %", percent(*span)));
     println!("         {}", parts.collect::<Vec<_>>().join(", "));
+    println!("         {} KB per CPU and task", (peak().unwrap_or(0) / cpus as u64) >> 10);
     let began = Instant::now();
     sim.stop()?;
     println!("         stopped in {:.2} s", began.elapsed().as_secs_f64());
     Ok(())
 }
 
-/// Bytes of memory that this process has, where the system tells.
-fn resident() -> Option<u64> {
+/// The most bytes of memory that this process ever had, where the system tells.
+fn peak() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     line.split_whitespace().next()?.parse::<u64>().ok().map(|kib| kib << 10)
 }

@@ -12,7 +12,7 @@ use crate::task::Runnable;
 use evenkeel_core::balance::{Smallest, Waiting};
 use evenkeel_core::fair_queue::Slot;
 use evenkeel_core::switches::LookAround;
-use evenkeel_core::{MaskId, Span, Time};
+use evenkeel_core::{GroupId, MaskId, Span, Time};
 
 /// A group's turn on this CPU.
 #[derive(Debug)]
@@ -30,6 +30,10 @@ pub(super) struct CpuTimeMark(Option<(Time, CpuTime)>);
 /// How often time that passed is compared with time that the thread ran: asking the kernel costs about as much as
 /// polling a small task.
 const CPU_TIME_PERIOD: Span = Span::from_millis(1);
+
+/// Turns that are much shorter than a slice do not all end with a look around: what it may correct in so short a time is
+/// less than what it costs. Guess: one of 16 CPUs' worth of a turn at most.
+const LOOKS_PER_SLICE: u64 = 16;
 
 /// Whether the running group goes on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -67,6 +71,7 @@ impl<H: Host> Turns<H> {
                     // Its group keeps what it reserved.
                     if let Some(task) = requeued {
                         queue.push(slice.slot, task);
+                        H::queue_operations(at, 1);
                     }
                     let slot = slice.slot;
                     self.slice = Some(slice);
@@ -78,10 +83,10 @@ impl<H: Host> Turns<H> {
         if let Some(task) = requeued {
             machine.enqueue(at, &mut queue, task, now, Credit::Requeue);
         }
-        let mine = machine.publish(at, self.cpu, &mut queue);
-        let length = queue.fair.len();
-        let is_looking = mine.is_some() && machine.look_around_switch(at) == LookAround::On && machine.cpu_count() > 1;
-        if is_looking {
+        if self.is_to_look(machine, &queue, now) {
+            self.looked_at = Some(now);
+            let mine = machine.publish(at, self.cpu, &mut queue);
+            let length = queue.fair.len();
             machine.settle_counts(at, &mut queue);
             drop(queue);
             self.look_around(machine, Waiting { smallest: mine, length }, now);
@@ -89,6 +94,16 @@ impl<H: Host> Turns<H> {
             self.take_in(machine, &mut queue, now);
         }
         self.pick(machine, &mut queue, now)
+    }
+
+    /// Whether to look around for a group that is behind: at each end of a slice with something waiting here, but not more
+    /// often than slices of some length end.
+    fn is_to_look(&self, machine: &Machine<H>, queue: &RunQueue, now: Time) -> bool {
+        let period = Span::from_nanos(machine.config.slice.as_nanos() / LOOKS_PER_SLICE);
+        !queue.fair.is_empty()
+            && machine.cpu_count() > 1
+            && self.looked_at.is_none_or(|before| now.since(before) >= period)
+            && machine.look_around_switch(self.at(Site::LookAround)) == LookAround::On
     }
 
     /// Takes the own inbox in. From here until the length is published, others may see neither inbox nor queue hold
@@ -103,7 +118,7 @@ impl<H: Host> Turns<H> {
     fn turn(&self, machine: &Machine<H>, queue: &RunQueue, slice: &Slice, is_requeued: bool, now: Time) -> Turn {
         if now.since(slice.began) >= machine.config.slice {
             Turn::Ends(TurnEnd::SliceUsed)
-        } else if queue.is_cut {
+        } else if queue.cut.is_some() {
             Turn::Ends(TurnEnd::Cut)
         } else if !is_requeued && queue.fair.waiting(slice.slot) == 0 {
             Turn::Ends(TurnEnd::NothingLeft)
@@ -127,7 +142,7 @@ impl<H: Host> Turns<H> {
         tally.run = tally.run.plus(used);
         tally.publish(at, &machine.table, group);
         queue.fair.unpin(slice.slot);
-        (queue.running, queue.is_cut) = (None, false);
+        queue.running = None;
         self.count(machine, Counter::Run, used.as_nanos());
     }
 
@@ -152,7 +167,8 @@ impl<H: Host> Turns<H> {
         let path = queue.fair.path(slot).map(|slot| machine.reserve(at, queue.fair.group(slot)));
         let reservations: Vec<_> = path.collect();
         let top = reservations.last().expect("a path has a node");
-        (queue.running, queue.is_cut) = (Some(Smallest { group: top.group, clock: top.picked }), false);
+        queue.running = Some(Smallest { group: top.group, clock: top.picked });
+        queue.cut = queue.cut.filter(|cut| cut.of == top.group && queue.has_waiting(cut.by));
         queue.fair.pin(slot);
         machine.cpu(self.cpu).waiting.set_running(at, Some(top.group));
         let port = self.seat().port_of(queue.fair.payload(slot).port.node());
@@ -171,6 +187,7 @@ impl<H: Host> Turns<H> {
     fn take(&mut self, machine: &Machine<H>, queue: &mut RunQueue, slot: Slot, now: Time) -> Option<Runnable> {
         let at = self.at(Site::Dispatch);
         let task = queue.pop(slot)?;
+        H::queue_operations(at, 1);
         if task.metadata().mask() != MaskId::ALL {
             debug_assert!(machine.masks.allows(task.metadata().mask(), self.cpu), "I6: dispatched on CPU {}", self.cpu);
             task.metadata().set_last_cpu(self.cpu);
@@ -200,6 +217,13 @@ impl<H: Host> Turns<H> {
         }
         self.settle_watch(machine);
         Some(task)
+    }
+}
+
+impl RunQueue {
+    /// Whether tasks of the group wait here.
+    fn has_waiting(&self, group: GroupId) -> bool {
+        self.fair.find(group).is_some_and(|slot| self.fair.waiting(slot) > 0)
     }
 }
 

@@ -22,7 +22,7 @@ use super::Machine;
 use crate::cpu::Cpu;
 use crate::host::{At, Host, Shared, Site};
 use evenkeel_core::{CpuId, GroupId, MaskId, Span, Time, Vspan, Vtime, Weight};
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 /// How old the level may be. A millisecond is a slice: clocks do not move by more than that meanwhile.
 const LEVEL_AGE_MAX: Span = Span::from_millis(1);
@@ -33,6 +33,9 @@ const LEAD_MAX: i64 = i64::MAX / 4;
 /// A settlement moves the average length of a group's turns by this part of the difference. Guess: a group that begins
 /// to use whole slices is taken for one within some turns.
 const TURN_MEMORY: u64 = 4;
+
+/// A turn below this part of a slice may go without a reservation. Guess: that many of them are one more slice of error.
+const SHORT_TURNS: u64 = 16;
 
 /// How far below the level a group may start, in slices.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -95,7 +98,10 @@ impl<H: Host> Machine<H> {
         if cfg!(debug_assertions) {
             row.line.reserved.fetch_add(check_at(at), amount.units(), Relaxed);
         }
-        let picked = Vtime::from_bits(row.line.clock.fetch_add(at, amount.units(), Relaxed));
+        let picked = match amount {
+            Vspan::ZERO => row.clock(at),
+            _ => Vtime::from_bits(row.line.clock.fetch_add(at, amount.units(), Relaxed)),
+        };
         let largest = &self.cpu(at.cpu).poll.picked_max;
         if Vtime::from_bits(largest.load(at, Relaxed)).is_before(picked) {
             largest.store(at, picked.bits(), Relaxed);
@@ -103,11 +109,20 @@ impl<H: Host> Machine<H> {
         Reservation { group, weight, amount, picked }
     }
 
-    /// What a turn of the group usually costs it, a slice at most.
+    /// What a turn of the group usually costs it: a slice at most, and nothing if it is so short that turns of it on all
+    /// CPUs at once would not make a slice. Then a second charge per turn is worse than what it corrects.
     pub(super) fn usual_turn(&self, at: At, group: GroupId) -> Vspan {
         let row = self.table.row(group);
-        let turn = Span::from_nanos(row.line.turn.load(at, Relaxed));
-        self.reserved_amount(turn.min(self.config.slice), row.weight(at))
+        let turn = Span::from_nanos(row.line.turn.load(at, Relaxed)).min(self.config.slice);
+        match turn > self.short_turn() {
+            true => self.reserved_amount(turn, row.weight(at)),
+            false => Vspan::ZERO,
+        }
+    }
+
+    fn short_turn(&self) -> Span {
+        let parts = (self.cpu_count() as u64).max(SHORT_TURNS);
+        Span::from_nanos(self.config.slice.as_nanos() / parts)
     }
 
     pub(super) fn reserved_amount(&self, turn: Span, weight: Weight) -> Vspan {
@@ -174,32 +189,38 @@ impl<H: Host> Machine<H> {
 
     /// Where a group of this mask that becomes runnable starts: the smallest clock that waits on the CPUs of the mask, at
     /// most a millisecond ago.
+    ///
+    /// Whoever finds the level too old looks for itself. If one looked and the others went on with the old value, a group that
+    /// wakes on many CPUs at once after a pause would be raised to where the level was before the pause; and the one that
+    /// looks would find that clock waiting, and take it for the level.
     fn level(&self, at: At, mask: MaskId, now: Time) -> Vtime {
         #[cfg(feature = "test-host")]
         if self.config.raising == super::Raising::ToLargestPicked {
             return self.largest_picked(at);
         }
         let level = self.level_of(mask);
-        let refreshed = level.refreshed.load(at, Relaxed);
-        let stamp = now.as_nanos().max(1);
-        let is_old = refreshed == 0 || now.since(Time::from_nanos(refreshed)) >= LEVEL_AGE_MAX;
-        // One refreshes; everyone else uses the old value meanwhile.
-        if is_old && level.refreshed.compare_exchange(at, refreshed, stamp, Relaxed).is_ok() {
-            let smallest = self.smallest_waiting(at, mask);
-            // While all groups may run everywhere, the level never falls. With masks it may: who comes back to wait here may
-            // be far behind those who waited meanwhile, having had less to run on.
-            let held = Vtime::from_bits(level.clock.load(at, Relaxed));
-            let new = if self.masks.are_in_use(at) { smallest } else { held.max(smallest) };
-            level.clock.store(at, new.bits(), Relaxed);
+        // ORDER L1: pairs with the store below. Who sees that the level is fresh sees the fresh level.
+        let refreshed = level.refreshed.load(at, Acquire);
+        let held = Vtime::from_bits(level.clock.load(at, Relaxed));
+        if refreshed != 0 && now.since(Time::from_nanos(refreshed)) < LEVEL_AGE_MAX {
+            return held;
         }
-        Vtime::from_bits(level.clock.load(at, Relaxed))
+        let smallest = self.smallest_waiting(at, mask);
+        // While all groups may run everywhere, the level never falls. With masks it may: who comes back to wait here may
+        // be far behind those who waited meanwhile, having had less to run on. Of two that look at a time the later one to
+        // store may have seen less: by as much as clocks moved during a look.
+        let new = if self.masks.are_in_use(at) { smallest } else { held.max(smallest) };
+        level.clock.store(at, new.bits(), Relaxed);
+        // ORDER L1.
+        level.refreshed.store(at, now.as_nanos().max(1), Release);
+        new
     }
 
     fn level_of(&self, mask: MaskId) -> &Level<H> {
         if mask == MaskId::ALL { &self.level } else { &self.masks.row(mask).level }
     }
 
-    /// The smallest clock published by any CPU of a mask; if nothing waits there, the largest that was ever picked
+    /// The smallest clock of those published by any CPU of a mask; if nothing waits there, the largest that was ever picked
     /// anywhere: a group that was alone there is raised too, at its next requeue.
     fn smallest_waiting(&self, at: At, mask: MaskId) -> Vtime {
         let least = if mask == MaskId::ALL {
@@ -212,7 +233,7 @@ impl<H: Host> Machine<H> {
 
     fn least_of<'a>(&self, at: At, cpus: impl Iterator<Item = &'a Cpu<H>>) -> Option<Vtime> {
         let smallest = cpus.filter_map(|cpu| cpu.waiting.read(at).smallest);
-        smallest.map(|smallest| smallest.clock).reduce(Vtime::min)
+        smallest.map(|smallest| self.table.row(smallest.group).clock(at)).reduce(Vtime::min)
     }
 
     fn largest_picked(&self, at: At) -> Vtime {

@@ -3,7 +3,7 @@
 //! Knows nothing of which CPU holds the lock, or why.
 
 use super::{Credit, Machine};
-use crate::cpu::{RunQueue, Share, Tally};
+use crate::cpu::{Cut, RunQueue, Share, Tally};
 use crate::host::{At, Host, Shared, Site};
 use crate::idle::{Claimed, KickReason};
 use crate::masks::CpuBits;
@@ -34,11 +34,15 @@ impl<H: Host> Machine<H> {
             self.raise(at, group, queue.fair.payload(slot).mask, now, credit);
         }
         queue.push(slot, task);
+        H::queue_operations(at, 1);
         if let Some(running) = queue.running {
             // What a task of the group that runs elsewhere has reserved is not yet received: it is not held against it. One
             // usual turn is forgiven without asking whether any runs.
             let clock = self.table.row(group).clock(at).minus(self.usual_turn(at, group));
-            queue.is_cut |= running.group != group && !running.clock.is_before(clock);
+            let runs = self.table.row(running.group).clock(at);
+            if running.group != group && !runs.is_before(clock) {
+                queue.cut.get_or_insert(Cut { of: running.group, by: group });
+            }
         }
     }
 
@@ -61,8 +65,11 @@ impl<H: Host> Machine<H> {
         loop {
             while let Some(timer) = cpu.timer_inbox.pop() {
                 queue.timers.add(timer);
+                H::queue_operations(at, 1);
             }
+            let before = woken.len();
             queue.timers.fire(now, woken);
+            H::queue_operations(at, woken.len() - before);
             self.clean_timers(at, of, |cancelled| queue.timers.clean(cancelled));
             cpu.poll.timer.set(at, queue.timers.next());
             // ORDER M: pairs with the fence in `arm_timer`. One that came after the drain may have lowered the deadline

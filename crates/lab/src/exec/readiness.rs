@@ -9,12 +9,14 @@
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
-use std::task::{Context, Wake, Waker};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
 
 use atomic_waker::AtomicWaker;
 
 use super::meter::Meter;
+use crate::moment::nanos;
 use crate::scenario::GroupIndex;
 
 /// Being polled, or about to fall asleep.
@@ -28,6 +30,8 @@ struct Alarm {
     meter: Arc<Meter>,
     group: GroupIndex,
     state: AtomicU8,
+    /// In ns: what arrives for the group when it becomes runnable, until then.
+    work: AtomicU64,
     task: AtomicWaker,
 }
 
@@ -37,6 +41,15 @@ impl Alarm {
         // Relaxed is enough for the counts; the wake itself synchronizes through the runtime.
         if self.state.swap(next, Ordering::Relaxed) == ASLEEP {
             self.meter.ready(self.group, self.meter.now());
+            self.release();
+        }
+    }
+
+    /// Only the first call counts.
+    fn release(&self) {
+        let work = self.work.swap(0, Ordering::Relaxed);
+        if work > 0 {
+            self.meter.released(self.group, Duration::from_nanos(work));
         }
     }
 
@@ -62,8 +75,23 @@ impl Wake for Alarm {
 
 /// Awaits `what` for a runnable task of `group`, which is runnable again when this returns.
 pub(crate) async fn blocking<F: Future>(meter: &Arc<Meter>, group: GroupIndex, what: F) -> F::Output {
-    let alarm =
-        Arc::new(Alarm { meter: Arc::clone(meter), group, state: AtomicU8::new(AWAKE), task: AtomicWaker::new() });
+    blocking_before(meter, group, Duration::ZERO, what).await
+}
+
+/// The same, and `work` arrives for the group with the wake.
+pub(crate) async fn blocking_before<F: Future>(
+    meter: &Arc<Meter>,
+    group: GroupIndex,
+    work: Duration,
+    what: F,
+) -> F::Output {
+    let alarm = Arc::new(Alarm {
+        meter: Arc::clone(meter),
+        group,
+        state: AtomicU8::new(AWAKE),
+        work: AtomicU64::new(nanos(work)),
+        task: AtomicWaker::new(),
+    });
     let waker = Waker::from(Arc::clone(&alarm));
     let _rouses = RouseOnDrop(&alarm);
     let mut what = pin!(what);
@@ -71,8 +99,10 @@ pub(crate) async fn blocking<F: Future>(meter: &Arc<Meter>, group: GroupIndex, w
         alarm.rouse(AWAKE);
         alarm.task.register(context.waker());
         let polled = what.as_mut().poll(&mut Context::from_waker(&waker));
-        if polled.is_pending() {
-            alarm.fall_asleep();
+        match &polled {
+            Poll::Pending => alarm.fall_asleep(),
+            // It may never have slept.
+            Poll::Ready(_) => alarm.release(),
         }
         polled
     })
@@ -90,11 +120,9 @@ impl Drop for RouseOnDrop<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::task::Poll;
-
     use super::*;
     use crate::exec::meter::Totals;
-    use crate::moment::Moment;
+    use crate::moment::{Moment, RunClock};
 
     const GROUP: GroupIndex = GroupIndex(0);
 
@@ -108,7 +136,7 @@ mod tests {
 
     #[test]
     fn a_waiting_task_is_runnable_from_its_wake_on() {
-        let meter = Arc::new(Meter::new(1));
+        let meter = Arc::new(Meter::new(1, RunClock::start()));
         meter.born(GROUP, meter.now());
         let inner: Arc<AtomicWaker> = Arc::default();
         let open = Arc::new(AtomicU8::new(0));
@@ -130,8 +158,42 @@ mod tests {
     }
 
     #[test]
+    fn work_arrives_once_at_the_first_wake() {
+        let meter = Arc::new(Meter::new(1, RunClock::start()));
+        meter.born(GROUP, meter.now());
+        let released = |meter: &Meter| {
+            let mut now = Vec::new();
+            meter.totals(&mut now);
+            now[0].released()
+        };
+        let work = Duration::from_micros(70);
+        let inner: Arc<AtomicWaker> = Arc::default();
+        let open = AtomicU8::new(0);
+        let wait = poll_fn(|context| {
+            inner.register(context.waker());
+            if open.load(Ordering::Relaxed) == 1 { Poll::Ready(()) } else { Poll::Pending }
+        });
+        let mut task = Box::pin(blocking_before(&meter, GROUP, work, wait));
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(task.as_mut().poll(&mut context).is_pending());
+        assert_eq!(released(&meter), Duration::ZERO);
+        inner.wake();
+        assert_eq!(released(&meter), work);
+        // The wake was for nothing, and another one comes.
+        assert!(task.as_mut().poll(&mut context).is_pending());
+        open.store(1, Ordering::Relaxed);
+        inner.wake();
+        assert!(task.as_mut().poll(&mut context).is_ready());
+        assert_eq!(released(&meter), work);
+        // A sleep that is over before it began.
+        let mut task = Box::pin(blocking_before(&meter, GROUP, work, std::future::ready(())));
+        assert!(task.as_mut().poll(&mut context).is_ready());
+        assert_eq!(released(&meter), work * 2);
+    }
+
+    #[test]
     fn a_wake_during_the_poll_keeps_the_task_runnable() {
-        let meter = Arc::new(Meter::new(1));
+        let meter = Arc::new(Meter::new(1, RunClock::start()));
         meter.born(GROUP, meter.now());
         let wait = poll_fn(|context: &mut Context<'_>| {
             context.waker().wake_by_ref();
@@ -146,7 +208,7 @@ mod tests {
 
     #[test]
     fn a_task_dropped_in_its_sleep_leaves_the_counts_even() {
-        let meter = Arc::new(Meter::new(1));
+        let meter = Arc::new(Meter::new(1, RunClock::start()));
         meter.born(GROUP, meter.now());
         let mut task = Box::pin(blocking(&meter, GROUP, std::future::pending::<()>()));
         assert!(task.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());

@@ -16,12 +16,11 @@ use std::time::Duration;
 use evenkeel::CpuMask;
 use tokio::sync::Semaphore;
 
-use super::Spawner;
 use super::meter::Meter;
-use super::readiness::blocking;
-use crate::moment::Moment;
+use super::readiness::{blocking, blocking_before};
+use super::{Computing, Spawner};
+use crate::moment::{Moment, nanos};
 use crate::scenario::{GroupIndex, NEST_MAX, Op, Program, Scenario, SpawnOp, TaskSet, Time};
-use evenkeel::work::Calibration;
 
 /// Work is counted, and the stop flags are looked at, after at most this much computing.
 const CHUNK: Duration = Duration::from_millis(1);
@@ -31,24 +30,17 @@ const CHUNK: Duration = Duration::from_millis(1);
 pub(crate) struct Common<S> {
     spawner: S,
     meter: Arc<Meter>,
-    work: &'static Calibration,
     signals: Box<[Semaphore]>,
     locks: Box<[Semaphore]>,
     over: AtomicBool,
 }
 
 impl<S: Spawner> Common<S> {
-    pub(crate) fn new(
-        scenario: &Scenario,
-        spawner: S,
-        meter: Arc<Meter>,
-        work: &'static Calibration,
-    ) -> Arc<Common<S>> {
+    pub(crate) fn new(scenario: &Scenario, spawner: S, meter: Arc<Meter>) -> Arc<Common<S>> {
         let semaphores = |count, permits| (0..count).map(|_| Semaphore::new(permits)).collect();
         Arc::new(Common {
             spawner,
             meter,
-            work,
             signals: semaphores(scenario.signals, 0),
             locks: semaphores(scenario.locks, 1),
             over: AtomicBool::new(false),
@@ -102,6 +94,9 @@ impl<S: Spawner> Starter<S> {
     /// Starts a task that stands for itself. Its end is a done unit.
     pub(crate) fn task(&mut self, at: Moment) {
         let task = self.new_task(Unit::Task { planned: at });
+        if let Some(work) = self.program.planned_burst(0, task.rng.clone()) {
+            self.common.meter.released(self.group, work);
+        }
         drop(self.common.start(self.group, self.cpus.as_deref(), task.play()));
     }
 
@@ -191,23 +186,45 @@ impl<S: Spawner> Task<S> {
         // Rounds left of each loop; endless ones count nothing.
         let mut left = [None; NEST_MAX];
         let mut at = 0;
+        // Rounds since time must have passed.
+        let mut timeless = 0;
         self.look()?;
         while let Some(op) = program.ops().get(at) {
             at += 1;
             match op {
-                Op::Run(time) => self.run(time)?,
+                Op::Run(time) => {
+                    let work = time.draw(&mut self.rng);
+                    if self.compute(work).await? {
+                        timeless = 0;
+                    }
+                }
+                Op::Polls { run, each } => {
+                    if self.polls(run, *each).await? {
+                        timeless = 0;
+                    }
+                }
                 Op::Yield => {
+                    timeless = 0;
                     S::yield_now().await;
                     self.look()?;
                 }
                 Op::Begin { slot, times } => left[*slot] = *times,
                 Op::End { slot, body } => {
-                    self.look()?;
+                    self.round(&mut timeless).await?;
                     if another_round(&mut left[*slot]) {
                         at = *body;
                     }
                 }
-                Op::Sleep(_) | Op::Wait(_) | Op::Lock(_) => self.block(op).await?,
+                Op::Pace { on, off, body } => {
+                    self.round(&mut timeless).await?;
+                    self.off_time(*on, *off).await?;
+                    at = *body;
+                }
+                Op::Sleep(time) => {
+                    timeless = 0;
+                    self.sleep(time, at).await?;
+                }
+                Op::Wait(_) | Op::Lock(_) => self.block(op).await?,
                 Op::Notify(signal) => self.common.signals[*signal].add_permits(1),
                 Op::Unlock(lock) => self.unlock(*lock),
                 Op::Spawn(spawn) => self.spawn(spawn),
@@ -215,6 +232,16 @@ impl<S: Spawner> Task<S> {
             }
         }
         Ok(())
+    }
+
+    /// Ends a round of a loop, of which there have been so many since time must have passed.
+    async fn round(&self, timeless: &mut u32) -> Result<(), Stopped> {
+        *timeless += 1;
+        if S::TIMELESS_ROUNDS.is_some_and(|most| *timeless > most) {
+            S::pass().await;
+            *timeless = 0;
+        }
+        self.look()
     }
 
     fn look(&self) -> Result<(), Stopped> {
@@ -225,25 +252,57 @@ impl<S: Spawner> Task<S> {
         Ok(())
     }
 
-    fn run(&mut self, time: &Time) -> Result<(), Stopped> {
-        let mut left = time.draw(&mut self.rng);
+    /// Whether there was anything to compute.
+    async fn compute(&mut self, whole: Duration) -> Result<bool, Stopped> {
+        let mut left = whole;
         while !left.is_zero() {
             let chunk = left.min(CHUNK);
-            self.common.work.run(chunk);
-            self.common.meter.worked(self.group, chunk);
+            S::compute(Computing { span: chunk, group: self.group, meter: &self.common.meter }).await;
             self.look()?;
             left -= chunk;
         }
-        Ok(())
+        Ok(!whole.is_zero())
+    }
+
+    /// Computes in polls of `each`, the last one shorter. Whether there was anything to compute.
+    async fn polls(&mut self, run: &Time, each: Duration) -> Result<bool, Stopped> {
+        let whole = run.draw(&mut self.rng);
+        let mut left = whole;
+        loop {
+            let poll = left.min(each);
+            self.compute(poll).await?;
+            left -= poll;
+            if left.is_zero() {
+                return Ok(!whole.is_zero());
+            }
+            S::yield_now().await;
+            self.look()?;
+        }
+    }
+
+    /// Sleeps if it is an off time, until it is over. On and off times follow the run's clock, so all tasks of a run are
+    /// in phase.
+    async fn off_time(&mut self, on: Duration, off: Duration) -> Result<(), Stopped> {
+        let (meter, period) = (&self.common.meter, nanos(on + off));
+        let phase = meter.now().nanos() % period;
+        if phase >= nanos(on) {
+            let rest = Duration::from_nanos(period - phase);
+            blocking(meter, self.group, S::sleep(rest)).await;
+        }
+        self.look()
+    }
+
+    /// Sleeps, with step `next` to come: what is to be done then, as far as it is planned, arrives at the wake.
+    async fn sleep(&mut self, time: &Time, next: usize) -> Result<(), Stopped> {
+        let span = time.draw(&mut self.rng);
+        let work = self.program.planned_burst(next, self.rng.clone()).unwrap_or_default();
+        blocking_before(&self.common.meter, self.group, work, S::sleep(span)).await;
+        self.look()
     }
 
     async fn block(&mut self, op: &Op) -> Result<(), Stopped> {
         let (meter, group) = (&self.common.meter, self.group);
         match op {
-            Op::Sleep(time) => {
-                let span = time.draw(&mut self.rng);
-                blocking(meter, group, S::sleep(span)).await;
-            }
             Op::Wait(signal) => take(meter, group, &self.common.signals[*signal]).await,
             Op::Lock(lock) => {
                 take(meter, group, &self.common.locks[*lock]).await;

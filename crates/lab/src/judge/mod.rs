@@ -4,6 +4,7 @@
 //! Pure functions of what was recorded. Knows nothing of runtimes and reports.
 
 mod capacity;
+mod errors;
 mod fluid;
 mod ideal;
 
@@ -11,11 +12,12 @@ use std::time::Duration;
 
 pub(crate) use capacity::CLASSES_MAX;
 use capacity::Capacity;
+pub(crate) use errors::Errors;
 use ideal::Ideal;
 
 use crate::moment::Moment;
 use crate::run::Recording;
-use crate::scenario::{Arrival, GroupDef, GroupIndex, Op, Program, Role, Scenario};
+use crate::scenario::{Arrival, GroupDef, GroupIndex, Op, Program, Role, Scenario, TaskSet};
 
 /// The slice of the `threads` target. Bounds are stated in slices for every target.
 pub(crate) const SLICE: Duration = Duration::from_millis(1);
@@ -51,6 +53,10 @@ pub(crate) struct Verdicts {
     /// Of the work per weight of the batch groups; `None` with fewer than two, without work, or if
     /// some come later.
     pub(crate) jain: Option<f64>,
+    /// Relative errors of shares in windows of 100 ms, if there were any to judge.
+    pub(crate) error_100ms: Option<Errors>,
+    /// The same in windows of a second.
+    pub(crate) error_1s: Option<Errors>,
     /// The ideal work in seconds, per window and group.
     pub(crate) ideal: Vec<Vec<f64>>,
 }
@@ -71,8 +77,14 @@ pub(crate) fn judge(scenario: &Scenario, recording: &Recording, cpus: usize, fro
         Fared { index, recording, ideal: &ideal }.verdict(bound, exempt)
     };
     let verdicts: Vec<Verdict> = (0..groups.len()).map(verdict).collect();
-    let ideal = ideal.into_iter().map(|ideal| ideal.work).collect();
-    Verdicts { jain: jain_of_batch(scenario, &verdicts), groups: verdicts, ideal }
+    let ideal: Vec<Vec<f64>> = ideal.into_iter().map(|ideal| ideal.work).collect();
+    Verdicts {
+        jain: jain_of_batch(scenario, &verdicts),
+        groups: verdicts,
+        error_100ms: errors::errors(recording, &ideal, 1),
+        error_1s: errors::errors(recording, &ideal, 10),
+        ideal,
+    }
 }
 
 /// The lag that is allowed: (4 slices + 2 longest polls) for every CPU of the ideal share, rounded up.
@@ -162,13 +174,15 @@ fn newcomer_at(scenario: &Scenario, group: GroupIndex) -> Option<Duration> {
     starts.min().flatten()
 }
 
-/// The work in seconds of a request of `group`, if all its tasks are open arrivals whose work is
-/// planned: then its demand is what arrived, however late the runtime was to do it.
+/// The work in seconds of a request of `group`, if all its tasks are open arrivals whose work is planned, or compute and
+/// sleep in turn: then its demand is what arrived, however late the runtime was to do it.
 fn mean_request(scenario: &Scenario, group: GroupIndex) -> Option<f64> {
     let spawned_into = scenario.tasks.iter().any(|set| set.group != group && spawns_into(&set.program, group));
-    let planned = |set: &crate::scenario::TaskSet| {
-        let open = matches!(set.arrival, Arrival::Open { .. }) && set.program.only_computes();
-        open.then(|| set.program.planned_work(fastrand::Rng::with_seed(0))).flatten()
+    let planned = |set: &TaskSet| match set.arrival {
+        Arrival::Once { .. } => set.program.mean_burst(),
+        Arrival::Closed { .. } => None,
+        Arrival::Open { .. } if !set.program.only_computes() => None,
+        Arrival::Open { .. } => set.program.planned_work(fastrand::Rng::with_seed(0)),
     };
     let sets = scenario.tasks.iter().filter(|set| set.group == group);
     let works = sets.map(planned).collect::<Option<Vec<Duration>>>().filter(|works| !works.is_empty())?;
@@ -324,6 +338,33 @@ mod tests {
         assert_eq!(quiet.share, Some(0.0));
         assert!((quiet.ideal_share.unwrap() - 0.01).abs() < 1e-6, "{:?}", quiet.ideal_share);
         assert!((quiet.lag.as_secs_f64() - 0.002).abs() < 1e-6);
+    }
+
+    #[test]
+    fn demand_of_tasks_that_sleep_is_what_arrived_even_if_they_were_starved() {
+        let text = r#"
+            [[groups]]
+            name = "batch"
+            role = "batch"
+            [[groups]]
+            name = "loop"
+            [[tasks]]
+            group = "batch"
+            count = 9
+            program = [{ repeat = { program = [{ run = "1ms" }, "yield"] } }]
+            [[tasks]]
+            group = "loop"
+            count = 10
+            program = [{ repeat = { program = [{ polls = { run = "1ms", each = "50us" } }, { sleep = "4ms" }] } }]
+        "#;
+        // 20 ms of work arrive per window. The group gets them late, so many of its tasks seem to ask for more.
+        let runnable: [[f32; 2]; 3] = [[9.0, 8.0]; 3];
+        let recording = recording(&runnable, &[[0.0, 20.0]; 3], &[[180, 20], [190, 10], [180, 20]]);
+        let verdicts = judge(&scenario(text), &recording, 2, Moment::default());
+        let ideal: Vec<f64> = verdicts.ideal.iter().map(|window| window[1]).collect();
+        assert!(ideal.iter().all(|due| (due - 0.02).abs() < 1e-6), "{ideal:?}");
+        let errors = verdicts.error_100ms.unwrap();
+        assert!((errors.max - 0.5).abs() < 1e-3, "{errors:?}");
     }
 
     #[test]

@@ -40,7 +40,7 @@ fn broken(expectation: &Expectation, runs: &[(&'static str, Value)]) -> Option<S
     };
     let Some(value) = median(*on) else {
         // Absent only where a run was too short to tell.
-        let too_short = metric.pointer().ends_with("/share_error");
+        let too_short = metric.pointer().ends_with("/share_error") || metric.pointer().starts_with("/all/error_");
         return (!too_short).then(|| format!("{name} was not measured"));
     };
     let (unit, of) = match times {

@@ -66,6 +66,8 @@ fn all_rows(rows: &mut Vec<Row>, scenario: &Scenario) {
     add("work / tokio's", Box::new(|run, tokio| ratio(run.all.work_s, tokio?.all.work_s)));
     add("Jain's index, batch", Box::new(|run, _| run.all.jain));
     add("lag / bound", Box::new(|run, _| run.all.lag_of_bound));
+    add("error in 100 ms p99, %", Box::new(|run, _| run.all.error_100ms.map(|errors| errors.p99 * 100.0)));
+    add("error in 1 s max, %", Box::new(|run, _| run.all.error_1s.map(|errors| errors.max * 100.0)));
 }
 
 fn cpu_rows(rows: &mut Vec<Row>) {

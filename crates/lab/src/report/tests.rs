@@ -1,5 +1,6 @@
 use super::*;
 use crate::failure::Failure;
+use crate::judge::Errors;
 use crate::os::Urgency;
 use crate::run::{AllOutcome, CpuOutcome, GroupOutcome, WindowGroup, WindowOutcome};
 use crate::scenario::{self, On};
@@ -50,7 +51,13 @@ fn outcome(on: On, repeat: u32, batch_work: f64, p99: f64) -> Outcome {
         repeat,
         switches: if on == On::Threads { vec![("claim".into(), "try-victim".into())] } else { vec![] },
         groups: vec![("batch".into(), group(batch_work, None)), ("quiet".into(), group(0.02, Some(p99)))],
-        all: AllOutcome { work_s: batch_work + 0.02, jain: None, lag_of_bound: Some(0.25) },
+        all: AllOutcome {
+            work_s: batch_work + 0.02,
+            jain: None,
+            lag_of_bound: Some(0.25),
+            error_100ms: Some(Errors { p99: 0.02, max: 0.03 }),
+            error_1s: Some(Errors { p99: 0.01, max: 0.01 }),
+        },
         cpu: CpuOutcome {
             got_s: 2.0,
             used_pct: 100.0,
@@ -61,7 +68,8 @@ fn outcome(on: On, repeat: u32, batch_work: f64, p99: f64) -> Outcome {
             failed_tries: None,
             idle_while_waiting_ms: None,
         },
-        iterations_per_us: 600,
+        sim: None,
+        iterations_per_us: Some(600),
         generator_late_us: Some(30.0),
         generator_late_max_us: Some(300.0),
         generator: Urgency::Ordinary,

@@ -8,11 +8,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use evenkeel::CpuMask;
+use evenkeel_sim::machine::PRESETS;
 use toml::Spanned;
 
 use super::cpus::Cpus;
-use super::expect::{self, RESERVED};
-use super::program::{Compiler, find_group, in_range};
+use super::expect;
+use super::family::{Amount, Found, Names, Rank, check_amount};
+use super::program::{Compiler, in_range};
 use super::source::{Source, Wrong};
 use super::{Arrival, GroupDef, GroupIndex, Scenario, TaskSet, raw};
 use crate::judge::CLASSES_MAX;
@@ -23,8 +25,8 @@ const SECONDS: f64 = 5.0;
 const WARMUP: f64 = 0.3;
 /// Measured time must lie in this range. The shortest is for tests.
 pub(crate) const SECONDS_RANGE: Range<f64> = 0.01..3600.01;
-const WARMUP_RANGE: Range<f64> = 0.0..60.01;
-const GROUPS_MAX: usize = 10_000;
+/// The warmup must lie in this range.
+pub(crate) const WARMUP_RANGE: Range<f64> = 0.0..60.01;
 const WEIGHT_DEFAULT: u32 = 100;
 const WEIGHT_MAX: i64 = 10_000;
 /// Tasks started at once and clients, of all task sets together.
@@ -33,21 +35,25 @@ const TASKS_MAX: i64 = 1_000_000;
 const RATE_RANGE: Range<f64> = 0.001..1_000_000.1;
 
 pub(crate) fn scenario(source: &Source, raw: raw::Scenario) -> Result<Scenario, Wrong> {
-    let names = group_names(&raw.groups)?;
-    let groups = raw.groups.iter().map(group).collect::<Result<Vec<_>, _>>()?;
+    let names = Names::read(&raw.groups)?;
+    let mut groups = Vec::new();
+    for (table, group) in raw.groups.iter().enumerate() {
+        members(table, group, &names, &mut groups)?;
+    }
     if raw.tasks.is_empty() {
         return Err(Wrong::new(0..0, "no tasks, expected at least one [[tasks]]"));
     }
     let mut compiler = Compiler::new(&names);
     let mut total = 0;
-    let tasks = raw
-        .tasks
-        .iter()
-        .map(|tasks| task_set(&mut compiler, &groups, tasks, &mut total))
-        .collect::<Result<Vec<_>, _>>()?;
+    let mut tasks = Vec::new();
+    for set in &raw.tasks {
+        task_sets(&mut compiler, &groups, set, &mut total, &mut tasks)?;
+    }
     let scenario = Scenario {
         name: source.stem().to_owned(),
         seconds: seconds(raw.seconds.as_ref(), "seconds", SECONDS, SECONDS_RANGE)?,
+        preempt: raw.preempt,
+        machine: raw.machine.as_ref().map(machine).transpose()?,
         warmup: seconds(raw.warmup.as_ref(), "warmup", WARMUP, WARMUP_RANGE)?,
         tasks,
         signals: compiler.signals.len(),
@@ -57,6 +63,16 @@ pub(crate) fn scenario(source: &Source, raw: raw::Scenario) -> Result<Scenario, 
     };
     check_masks(&scenario)?;
     Ok(scenario)
+}
+
+/// The name of a machine that is there wherever the scenario is run.
+fn machine(name: &Spanned<String>) -> Result<String, Wrong> {
+    if PRESETS.iter().any(|(preset, _)| preset == name.get_ref()) {
+        return Ok(name.get_ref().clone());
+    }
+    let known: Vec<&str> = PRESETS.iter().map(|(preset, _)| *preset).collect();
+    let message = format!("unknown machine `{}`, expected one of {}", name.get_ref(), known.join(", "));
+    Err(Wrong::new(name.span(), message))
 }
 
 /// Reads a number of seconds, or takes the default.
@@ -69,33 +85,18 @@ fn seconds(value: Option<&Spanned<f64>>, what: &str, default: f64, range: Range<
     Ok(Duration::from_secs_f64(number))
 }
 
-fn group_names(groups: &[raw::Group]) -> Result<Vec<String>, Wrong> {
-    let mut names: Vec<String> = Vec::with_capacity(groups.len().min(GROUPS_MAX));
-    let mut seen = std::collections::HashSet::new();
-    for group in groups {
-        let (name, at) = (group.name.get_ref(), group.name.span());
-        let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-        if name.is_empty() || name.len() > 64 || !name.chars().all(plain) {
-            return Err(Wrong::new(at, format!("`{name}` as a name, expected 1 to 64 letters, digits, `-` and `_`")));
-        }
-        if RESERVED.contains(&name.as_str()) {
-            return Err(Wrong::new(at, format!("`{name}` is reserved, expected another name")));
-        }
-        if !seen.insert(name.as_str()) {
-            return Err(Wrong::new(at, format!("a second group `{name}`, expected names that differ")));
-        }
-        if names.len() == GROUPS_MAX {
-            return Err(Wrong::new(at, format!("too many groups, expected at most {GROUPS_MAX}")));
-        }
-        names.push(name.clone());
+/// Adds the groups that the n-th `[[groups]]` table stands for.
+fn members(table: usize, raw: &raw::Group, names: &Names, into: &mut Vec<GroupDef>) -> Result<(), Wrong> {
+    if let Some(weight) = &raw.weight {
+        check_amount(weight, names.is_family(table))?;
     }
-    if names.is_empty() {
-        return Err(Wrong::new(0..0, "no groups, expected at least one [[groups]]"));
+    for (rank, name) in names.members_of(table) {
+        into.push(group(raw, rank, name)?);
     }
-    Ok(names)
+    Ok(())
 }
 
-fn group(raw: &raw::Group) -> Result<GroupDef, Wrong> {
+fn group(raw: &raw::Group, rank: Rank, name: &str) -> Result<GroupDef, Wrong> {
     let later = [("parent", &raw.parent), ("quota", &raw.quota), ("class", &raw.class), ("slice", &raw.slice)];
     for (key, value) in later {
         if let Some(value) = value {
@@ -103,24 +104,28 @@ fn group(raw: &raw::Group) -> Result<GroupDef, Wrong> {
             return Err(Wrong::new(value.span(), message));
         }
     }
-    let weight =
-        raw.weight.as_ref().map_or(Ok(WEIGHT_DEFAULT), |weight| in_range(weight, "weight", 1..WEIGHT_MAX + 1))?;
+    let weight = raw.weight.as_ref().map_or(Ok(WEIGHT_DEFAULT), |weight| {
+        let number = Spanned::new(weight.span(), weight.get_ref().weight(rank));
+        in_range(&number, "weight", 1..WEIGHT_MAX + 1)
+    })?;
     let cpus = raw.cpus.as_ref().map(|cpus| cpus.0.clone());
-    Ok(GroupDef { name: raw.name.get_ref().clone(), weight, role: raw.role.unwrap_or_default(), cpus })
+    Ok(GroupDef { name: name.to_owned(), weight, role: raw.role.unwrap_or_default(), cpus })
 }
 
-fn task_set(
+/// Adds the task sets that a `[[tasks]]` table stands for: one for each group that it names.
+fn task_sets(
     compiler: &mut Compiler<'_>,
     groups: &[GroupDef],
     raw: &Spanned<raw::Tasks>,
     total: &mut i64,
-) -> Result<TaskSet, Wrong> {
+    into: &mut Vec<TaskSet>,
+) -> Result<(), Wrong> {
     let at = raw.span();
     let raw = raw.get_ref();
-    let group = find_group(compiler.groups, &raw.group)?;
-    let program = compiler.program(&raw.program)?;
-    let arrival = arrival(raw, total)?;
-    if !matches!(arrival, Arrival::Once { .. }) && !program.ends() {
+    let found = compiler.groups.find(&raw.group)?;
+    let program = Arc::new(compiler.program(&raw.program)?);
+    check_arrival(raw, &found)?;
+    if !matches!(raw.arrival, None | Some(raw::Arrival::Once)) && !program.ends() {
         let message = "requests that never end, expected a program without an endless repeat";
         return Err(Wrong::new(raw.program.span(), message));
     }
@@ -130,8 +135,12 @@ fn task_set(
         let at = raw.stop.as_ref().map_or(at, Spanned::span);
         return Err(Wrong::new(at, "stops before it starts, expected `stop` after `start`"));
     }
-    let cpus = task_cpus(raw.cpus.as_ref(), &groups[group.0])?;
-    Ok(TaskSet { group, cpus, arrival, start, stop, program: Arc::new(program) })
+    for (rank, group) in found.groups() {
+        let arrival = arrival(raw, rank, total)?;
+        let cpus = task_cpus(raw.cpus.as_ref(), &groups[group.0])?;
+        into.push(TaskSet { group, cpus, arrival, start, stop, program: Arc::clone(&program) });
+    }
+    Ok(())
 }
 
 /// Where the tasks of a set may run, if they have a mask of their own.
@@ -156,30 +165,41 @@ fn check_masks(scenario: &Scenario) -> Result<(), Wrong> {
     Ok(())
 }
 
-fn arrival(raw: &raw::Tasks, total: &mut i64) -> Result<Arrival, Wrong> {
-    let count = |total: &mut i64| raw.count.as_ref().map_or(Ok(1), |count| counted(count, "count", total));
+/// Refuses what is wrong for every member alike.
+fn check_arrival(raw: &raw::Tasks, found: &Found) -> Result<(), Wrong> {
+    if let Some(count) = &raw.count {
+        if let Some(raw::Arrival::Closed(_)) = &raw.arrival {
+            return Err(Wrong::new(count.span(), "`count` beside closed arrivals, expected only `clients`"));
+        }
+        check_amount(count, found.is_family)?;
+    }
+    match &raw.arrival {
+        Some(raw::Arrival::Closed(closed)) => check_amount(&closed.clients, found.is_family),
+        Some(raw::Arrival::Open(open)) if !RATE_RANGE.contains(open.rate.get_ref()) => {
+            let rate = open.rate.get_ref();
+            let (low, high) = (RATE_RANGE.start, RATE_RANGE.end.floor());
+            Err(Wrong::new(open.rate.span(), format!("rate = {rate}, expected {low} to {high} per second")))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn arrival(raw: &raw::Tasks, rank: Rank, total: &mut i64) -> Result<Arrival, Wrong> {
+    let count = |total: &mut i64| raw.count.as_ref().map_or(Ok(1), |count| counted(count, "count", rank, total));
     Ok(match &raw.arrival {
         None | Some(raw::Arrival::Once) => Arrival::Once { count: count(total)? },
         Some(raw::Arrival::Closed(closed)) => {
-            if let Some(count) = &raw.count {
-                return Err(Wrong::new(count.span(), "`count` beside closed arrivals, expected only `clients`"));
-            }
-            Arrival::Closed { clients: counted(&closed.clients, "clients", total)?, think: closed.think }
+            Arrival::Closed { clients: counted(&closed.clients, "clients", rank, total)?, think: closed.think }
         }
         Some(raw::Arrival::Open(open)) => {
-            let rate = *open.rate.get_ref();
-            if !RATE_RANGE.contains(&rate) {
-                let message =
-                    format!("rate = {rate}, expected {} to {} per second", RATE_RANGE.start, RATE_RANGE.end.floor());
-                return Err(Wrong::new(open.rate.span(), message));
-            }
-            Arrival::Open { per_second: rate, spacing: open.spacing, count: count(total)? }
+            Arrival::Open { per_second: *open.rate.get_ref(), spacing: open.spacing, count: count(total)? }
         }
     })
 }
 
-fn counted(value: &Spanned<i64>, what: &str, total: &mut i64) -> Result<u32, Wrong> {
-    let count = in_range(value, what, 1..TASKS_MAX + 1)?;
+fn counted(value: &Spanned<Amount>, what: &str, rank: Rank, total: &mut i64) -> Result<u32, Wrong> {
+    let number = Spanned::new(value.span(), value.get_ref().count(rank));
+    let count = in_range(&number, what, 1..TASKS_MAX + 1)?;
     *total += i64::from(count);
     if *total > TASKS_MAX {
         return Err(Wrong::new(value.span(), format!("too many tasks, expected at most {TASKS_MAX} in all")));

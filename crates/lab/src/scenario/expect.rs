@@ -8,6 +8,7 @@ use std::fmt;
 use serde::Deserialize;
 use toml::Spanned;
 
+use super::family::Names;
 use super::raw;
 use super::source::Wrong;
 
@@ -23,10 +24,20 @@ pub(crate) enum On {
     TokioSplit,
     /// The same, the batch one's threads at nice 19
     TokioSplitNice,
+    /// Evenkeel on a simulated machine, in virtual time
+    Sim,
 }
 
 impl On {
-    pub(crate) const ALL: [On; 4] = [On::Threads, On::Tokio, On::TokioSplit, On::TokioSplitNice];
+    pub(crate) const ALL: [On; 5] = [On::Threads, On::Tokio, On::TokioSplit, On::TokioSplitNice, On::Sim];
+
+    /// Those in real time: what runs if nothing is said.
+    pub(crate) const REAL: [On; 4] = [On::Threads, On::Tokio, On::TokioSplit, On::TokioSplitNice];
+
+    /// Whether it has the switches of Evenkeel's scheduler.
+    pub(crate) fn has_switches(self) -> bool {
+        matches!(self, On::Threads | On::Sim)
+    }
 
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -34,6 +45,7 @@ impl On {
             On::Tokio => "tokio",
             On::TokioSplit => "tokio-split",
             On::TokioSplitNice => "tokio-split-nice",
+            On::Sim => "sim",
         }
     }
 }
@@ -63,6 +75,8 @@ const GROUP_FIGURES: &[&str] = &[
 const TIME_TABLES: &[&str] = &["response_us", "wait_us"];
 const TIME_FIGURES: &[&str] = &["count", "p50", "p90", "p99", "p999", "max"];
 const ALL_FIGURES: &[&str] = &["work_s", "jain", "lag_of_bound"];
+const ERROR_TABLES: &[&str] = &["error_100ms", "error_1s"];
+const ERROR_FIGURES: &[&str] = &["p99", "max"];
 const CPU_FIGURES: &[&str] =
     &["got_s", "used_pct", "wakes", "empty_wakes", "steals", "contended", "failed_tries", "idle_while_waiting_ms"];
 
@@ -84,33 +98,50 @@ impl Metric {
         &self.pointer
     }
 
-    fn parse(written: &str, groups: &[String]) -> Result<Metric, String> {
+    /// The figures that `written` names: one, or that of each member of a family.
+    fn parse(written: &str, groups: &Names) -> Result<Vec<Metric>, String> {
         let parts: Vec<&str> = written.split('.').collect();
-        let known = match parts[..] {
-            ["all", figure] => ALL_FIGURES.contains(&figure),
-            ["cpu", figure] => CPU_FIGURES.contains(&figure),
-            [group, ..] if !groups.iter().any(|name| name == group) => {
-                return Err(format!(
-                    "unknown group `{group}` in `{written}`, expected one of [[groups]], `all` or `cpu`"
-                ));
-            }
-            [_, figure] => GROUP_FIGURES.contains(&figure),
-            [_, table, figure] => TIME_TABLES.contains(&table) && TIME_FIGURES.contains(&figure),
+        if RESERVED.contains(&parts[0]) {
+            return match parts[..] {
+                ["all", figure] if ALL_FIGURES.contains(&figure) => Ok(vec![Metric::new("", &parts)]),
+                ["all", table, figure] if ERROR_TABLES.contains(&table) && ERROR_FIGURES.contains(&figure) => {
+                    Ok(vec![Metric::new("", &parts)])
+                }
+                ["cpu", figure] if CPU_FIGURES.contains(&figure) => Ok(vec![Metric::new("", &parts)]),
+                _ => Err(unknown(written)),
+            };
+        }
+        let members = groups.in_figure(parts[0]).ok_or_else(|| {
+            format!("unknown group `{}` in `{written}`, expected one of [[groups]], `all` or `cpu`", parts[0])
+        })?;
+        let known = match parts[1..] {
+            [figure] => GROUP_FIGURES.contains(&figure),
+            [table, figure] => TIME_TABLES.contains(&table) && TIME_FIGURES.contains(&figure),
             _ => false,
         };
         if !known {
-            return Err(format!(
-                "unknown figure `{written}`, expected GROUP.{{{}}}, GROUP.{{{}}}.{{{}}}, all.{{{}}} or cpu.{{{}}}",
-                GROUP_FIGURES.join("|"),
-                TIME_TABLES.join("|"),
-                TIME_FIGURES.join("|"),
-                ALL_FIGURES.join("|"),
-                CPU_FIGURES.join("|"),
-            ));
+            return Err(unknown(written));
         }
-        let root = if RESERVED.contains(&parts[0]) { "" } else { "/groups" };
-        Ok(Metric { written: written.to_owned(), pointer: format!("{root}/{}", parts.join("/")) })
+        let of_member = |name: &String| Metric::new("/groups", &[&[name.as_str()], &parts[1..]].concat());
+        Ok(members.iter().map(of_member).collect())
     }
+
+    fn new(root: &str, parts: &[&str]) -> Metric {
+        Metric { written: parts.join("."), pointer: format!("{root}/{}", parts.join("/")) }
+    }
+}
+
+fn unknown(written: &str) -> String {
+    format!(
+        "unknown figure `{written}`, expected GROUP.{{{}}}, GROUP.{{{}}}.{{{}}}, all.{{{}}}, all.{{{}}}.{{{}}} or cpu.{{{}}}",
+        GROUP_FIGURES.join("|"),
+        TIME_TABLES.join("|"),
+        TIME_FIGURES.join("|"),
+        ALL_FIGURES.join("|"),
+        ERROR_TABLES.join("|"),
+        ERROR_FIGURES.join("|"),
+        CPU_FIGURES.join("|"),
+    )
 }
 
 /// A bound of an expectation.
@@ -133,7 +164,7 @@ pub(crate) struct Expectation {
 /// Checks the whole table.
 pub(crate) fn expectations(
     raw: &std::collections::BTreeMap<Spanned<String>, std::collections::BTreeMap<Spanned<String>, Spanned<raw::Bound>>>,
-    groups: &[String],
+    groups: &Names,
 ) -> Result<Vec<Expectation>, Wrong> {
     let mut all = Vec::new();
     for (target, bounds) in raw {
@@ -142,8 +173,10 @@ pub(crate) fn expectations(
             Wrong::new(target.span(), format!("unknown target `{}`, expected one of {known}", target.get_ref()))
         })?;
         for (name, bound) in bounds {
-            let metric = Metric::parse(name.get_ref(), groups).map_err(|message| Wrong::new(name.span(), message))?;
-            both(on, &metric, bound, &mut all)?;
+            let metrics = Metric::parse(name.get_ref(), groups).map_err(|message| Wrong::new(name.span(), message))?;
+            for metric in metrics {
+                both(on, &metric, bound, &mut all)?;
+            }
         }
     }
     Ok(all)
@@ -174,9 +207,11 @@ fn both(on: On, metric: &Metric, raw: &Spanned<raw::Bound>, all: &mut Vec<Expect
 #[cfg(test)]
 pub(crate) fn figure_names(group: &str) -> Vec<String> {
     let of_all = ALL_FIGURES.iter().map(|figure| format!("all.{figure}"));
+    let of_errors =
+        ERROR_TABLES.iter().flat_map(|table| ERROR_FIGURES.iter().map(move |figure| format!("all.{table}.{figure}")));
     let of_cpu = CPU_FIGURES.iter().map(|figure| format!("cpu.{figure}"));
     let of_group = GROUP_FIGURES.iter().map(|figure| format!("{group}.{figure}"));
     let times =
         TIME_TABLES.iter().flat_map(|table| TIME_FIGURES.iter().map(move |figure| format!("{group}.{table}.{figure}")));
-    of_all.chain(of_cpu).chain(of_group).chain(times).collect()
+    of_all.chain(of_errors).chain(of_cpu).chain(of_group).chain(times).collect()
 }

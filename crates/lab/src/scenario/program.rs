@@ -1,5 +1,5 @@
 //! Programs of tasks: compiled from nested steps to a flat list, with what can be said about one
-//! before it runs: whether it ends, its longest poll, the work it will do.
+//! before it runs: whether it ends, its longest poll. What work it will do is in `plan.rs`.
 //!
 //! Knows nothing of how a task is carried out.
 //!
@@ -15,9 +15,11 @@ use std::time::Duration;
 use toml::Spanned;
 
 use super::GroupIndex;
+use super::family;
+use super::plan;
 use super::raw::{self, Step};
 use super::source::Wrong;
-use super::time::Time;
+use super::time::{Offset, Time};
 
 /// Loops and spawns within one another. Deeper ones are surely a slip, and the counters of a
 /// task's loops are stored within the task.
@@ -32,13 +34,15 @@ const TIMES_MAX: i64 = 1_000_000_000;
 /// Most tasks that one `spawn` step may start.
 const SPAWN_MAX: i64 = 10_000;
 
-/// How many steps [`Program::planned_work`] follows; beyond them it answers `None`.
-const PLAN_STEPS_MAX: usize = 10_000;
-
 /// One step, flat.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Op {
     Run(Time),
+    /// Computes for `run`, and gives way whenever it has computed for `each` and is not done.
+    Polls {
+        run: Time,
+        each: Duration,
+    },
     Sleep(Time),
     Yield,
     Wait(usize),
@@ -54,6 +58,12 @@ pub(crate) enum Op {
     /// Counts down `slot` and goes back to `body` unless it was the last round.
     End {
         slot: usize,
+        body: usize,
+    },
+    /// The end of a round that is on and off in turn: goes back to `body`, in an off time only when it is over.
+    Pace {
+        on: Duration,
+        off: Duration,
         body: usize,
     },
     Exit,
@@ -74,9 +84,14 @@ pub(crate) struct Program {
     ops: Vec<Op>,
     ends: bool,
     longest_poll: Option<Duration>,
+    mean_burst: Option<Duration>,
 }
 
 impl Program {
+    fn new(ops: Vec<Op>, ends: bool, longest_poll: Option<Duration>) -> Program {
+        Program { mean_burst: plan::mean_burst(&ops), ops, ends, longest_poll }
+    }
+
     pub(crate) fn ops(&self) -> &[Op] {
         &self.ops
     }
@@ -86,15 +101,16 @@ impl Program {
         self.ends
     }
 
+    /// The mean of the longest burst of a task that computes and sleeps in turn, and does nothing else: its work between
+    /// two sleeps is known when the first of them ends. `None` for other programs.
+    pub(crate) fn mean_burst(&self) -> Option<Duration> {
+        self.mean_burst
+    }
+
     /// The longest computing between two points where the task gives way; `None` without such
     /// points in an endless loop. Includes the programs it spawns.
     pub(crate) fn longest_poll(&self) -> Option<Duration> {
         self.longest_poll
-    }
-
-    /// Whether the task is runnable from start to end: nothing in it sleeps, waits or spawns.
-    pub(crate) fn only_computes(&self) -> bool {
-        self.ops.iter().all(|op| matches!(op, Op::Run(_) | Op::Yield | Op::Begin { .. } | Op::End { .. } | Op::Exit))
     }
 
     /// Whether a task of group `own` with this program spawns tasks into `group`, by itself or through others.
@@ -106,31 +122,6 @@ impl Program {
             }
             _ => false,
         })
-    }
-
-    /// The work that a task with this generator will do itself; `None` for long programs.
-    pub(crate) fn planned_work(&self, mut rng: fastrand::Rng) -> Option<Duration> {
-        let mut work = Duration::ZERO;
-        let mut left = [0u32; NEST_MAX];
-        let mut at = 0;
-        for _ in 0..PLAN_STEPS_MAX {
-            let Some(op) = self.ops.get(at) else { return Some(work) };
-            at += 1;
-            match op {
-                Op::Run(time) => work += time.draw(&mut rng),
-                Op::Sleep(time) => drop(time.draw(&mut rng)),
-                Op::Begin { slot, times } => left[*slot] = times.unwrap_or(u32::MAX),
-                Op::End { slot, body } => {
-                    left[*slot] -= 1;
-                    if left[*slot] > 0 {
-                        at = *body;
-                    }
-                }
-                Op::Exit => return Some(work),
-                Op::Yield | Op::Wait(_) | Op::Notify(_) | Op::Lock(_) | Op::Unlock(_) | Op::Spawn(_) => {}
-            }
-        }
-        None
     }
 }
 
@@ -154,14 +145,14 @@ impl Names {
 /// Compiles the programs of one scenario.
 #[derive(Debug)]
 pub(crate) struct Compiler<'a> {
-    pub(crate) groups: &'a [String],
+    pub(crate) groups: &'a family::Names,
     pub(crate) signals: Names,
     pub(crate) locks: Names,
     pub(crate) steps: usize,
 }
 
 impl<'a> Compiler<'a> {
-    pub(crate) fn new(groups: &'a [String]) -> Compiler<'a> {
+    pub(crate) fn new(groups: &'a family::Names) -> Compiler<'a> {
         Compiler { groups, signals: Names::default(), locks: Names::default(), steps: 0 }
     }
 
@@ -177,7 +168,7 @@ impl<'a> Compiler<'a> {
             (Some(own), Some(spawned)) => Some(own.max(spawned)),
             _ => None,
         };
-        Ok(Program { ops: building.ops, ends: building.ends, longest_poll })
+        Ok(Program::new(building.ops, building.ends, longest_poll))
     }
 
     fn block(
@@ -209,6 +200,10 @@ impl<'a> Compiler<'a> {
     fn step(&mut self, into: &mut Building, step: &Spanned<Step>, depth: Depth) -> Result<Stretch, Wrong> {
         let (op, stretch) = match step.get_ref() {
             Step::Run(time) => (Op::Run(*time), Stretch::run(time.longest())),
+            Step::Polls(polls) => {
+                let each = positive(&polls.each, "each")?;
+                (Op::Polls { run: polls.run, each }, Stretch::polls(&polls.run, each))
+            }
             Step::Sleep(time) => (Op::Sleep(*time), Stretch::pause()),
             Step::Yield => (Op::Yield, Stretch::pause()),
             Step::Wait(name) => (Op::Wait(self.signals.number(text(name)?)), Stretch::may_pause()),
@@ -246,7 +241,7 @@ impl<'a> Compiler<'a> {
     }
 
     fn spawn(&mut self, into: &mut Building, spawn: &raw::Spawn, depth: Depth) -> Result<SpawnOp, Wrong> {
-        let group = spawn.group.as_ref().map(|name| find_group(self.groups, name)).transpose()?;
+        let group = spawn.group.as_ref().map(|name| self.groups.find_one(name)).transpose()?;
         let count = spawn.count.as_ref().map_or(Ok(1), |count| in_range(count, "count", 1..SPAWN_MAX + 1))?;
         let program = self.nested(&spawn.program, depth.all + 1)?;
         into.spawned = match (into.spawned, program.longest_poll) {
@@ -264,9 +259,12 @@ impl<'a> Compiler<'a> {
         depth: Depth,
     ) -> Result<Stretch, Wrong> {
         let times = repeat.times.as_ref().map(|times| in_range(times, "times", 1..TIMES_MAX + 1)).transpose()?;
+        let pace = pace(repeat, at)?;
         let slot = depth.loops;
         let held = into.held.clone();
-        into.ops.push(Op::Begin { slot, times });
+        if pace.is_none() {
+            into.ops.push(Op::Begin { slot, times });
+        }
         let body = into.ops.len();
         let inside = Depth { loops: depth.loops + 1, all: depth.all + 1 };
         let stretch = self.block(into, &repeat.program, inside)?;
@@ -277,7 +275,6 @@ impl<'a> Compiler<'a> {
             ));
         }
         if times.is_none() {
-            let takes_time = |op: &Op| matches!(op, Op::Run(_) | Op::Sleep(_) | Op::Yield | Op::Wait(_) | Op::Lock(_));
             if !into.ops[body..].iter().any(takes_time) {
                 let message = "an endless repeat that takes no time, expected a run, sleep, yield, wait or lock in it";
                 return Err(Wrong::new(at.clone(), message));
@@ -285,8 +282,27 @@ impl<'a> Compiler<'a> {
             // An exit inside ends it.
             into.ends = into.ops[body..].contains(&Op::Exit);
         }
-        into.ops.push(Op::End { slot, body });
+        into.ops.push(match pace {
+            Some((on, off)) => Op::Pace { on, off, body },
+            None => Op::End { slot, body },
+        });
         Ok(stretch.repeated(times))
+    }
+}
+
+fn takes_time(op: &Op) -> bool {
+    matches!(op, Op::Run(_) | Op::Polls { .. } | Op::Sleep(_) | Op::Yield | Op::Wait(_) | Op::Lock(_))
+}
+
+/// How long a repeat is on and off in turn, if it is.
+fn pace(repeat: &raw::Repeat, at: &Range<usize>) -> Result<Option<(Duration, Duration)>, Wrong> {
+    match (&repeat.on, &repeat.off, &repeat.times) {
+        (None, None, _) => Ok(None),
+        (Some(on), Some(off), None) => Ok(Some((positive(on, "on")?, positive(off, "off")?))),
+        (Some(_), Some(_), Some(times)) => {
+            Err(Wrong::new(times.span(), "`times` beside `on` and `off`, expected a repeat without end"))
+        }
+        _ => Err(Wrong::new(at.clone(), "one of `on` and `off`, expected both or none")),
     }
 }
 
@@ -339,6 +355,16 @@ impl Stretch {
         Stretch { head: time, ..Stretch::default() }
     }
 
+    /// Polls of `each`, the last one shorter. Only a time that is always longer is sure to give way.
+    fn polls(run: &Time, each: Duration) -> Stretch {
+        let each = each.min(run.longest());
+        if run.shortest() > each {
+            Stretch { head: each, tail: each, inner: each, pauses: true, endless: false }
+        } else {
+            Stretch::run(each)
+        }
+    }
+
     fn pause() -> Stretch {
         Stretch { pauses: true, ..Stretch::default() }
     }
@@ -377,13 +403,6 @@ impl Stretch {
     }
 }
 
-/// The index of the group that `name` names.
-pub(crate) fn find_group(groups: &[String], name: &Spanned<String>) -> Result<GroupIndex, Wrong> {
-    groups.iter().position(|group| group == name.get_ref()).map(GroupIndex).ok_or_else(|| {
-        Wrong::new(name.span(), format!("unknown group `{}`, expected the name of one of [[groups]]", name.get_ref()))
-    })
-}
-
 /// `value` as a count, if it lies in `range`.
 pub(crate) fn in_range(value: &Spanned<i64>, what: &str, range: Range<i64>) -> Result<u32, Wrong> {
     let number = *value.get_ref();
@@ -392,6 +411,13 @@ pub(crate) fn in_range(value: &Spanned<i64>, what: &str, range: Range<i64>) -> R
         let message = format!("{what} = {number}, expected {} to {}", range.start, range.end - 1);
         Wrong::new(value.span(), message)
     })
+}
+
+fn positive(time: &Spanned<Offset>, what: &str) -> Result<Duration, Wrong> {
+    match time.get_ref().0 {
+        Duration::ZERO => Err(Wrong::new(time.span(), format!("{what} is no time at all, expected at least 1ns"))),
+        time => Ok(time),
+    }
 }
 
 fn text(name: &Spanned<String>) -> Result<&str, Wrong> {

@@ -9,14 +9,18 @@ use toml::Spanned;
 
 use super::cpus::Cpus;
 use super::expect::On;
+use super::family::Amount;
 use super::time::{Offset, Time};
-use super::{Role, Spacing};
+use super::{Preempt, Role, Spacing};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Scenario {
     pub(crate) seconds: Option<Spanned<f64>>,
     pub(crate) warmup: Option<Spanned<f64>>,
+    pub(crate) machine: Option<Spanned<String>>,
+    #[serde(default)]
+    pub(crate) preempt: Preempt,
     #[serde(default)]
     pub(crate) groups: Vec<Group>,
     #[serde(default)]
@@ -29,7 +33,8 @@ pub(crate) struct Scenario {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Group {
     pub(crate) name: Spanned<String>,
-    pub(crate) weight: Option<Spanned<i64>>,
+    pub(crate) count: Option<Spanned<i64>>,
+    pub(crate) weight: Option<Spanned<Amount>>,
     pub(crate) role: Option<Role>,
     pub(crate) cpus: Option<Cpus>,
     // Known to the format, not to this version: refused with the place.
@@ -43,7 +48,7 @@ pub(crate) struct Group {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Tasks {
     pub(crate) group: Spanned<String>,
-    pub(crate) count: Option<Spanned<i64>>,
+    pub(crate) count: Option<Spanned<Amount>>,
     pub(crate) cpus: Option<Spanned<Cpus>>,
     pub(crate) arrival: Option<Arrival>,
     pub(crate) start: Option<Spanned<Offset>>,
@@ -62,7 +67,7 @@ pub(crate) enum Arrival {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Closed {
-    pub(crate) clients: Spanned<i64>,
+    pub(crate) clients: Spanned<Amount>,
     pub(crate) think: Option<Time>,
 }
 
@@ -78,6 +83,7 @@ pub(crate) struct Open {
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Step {
     Run(Time),
+    Polls(Polls),
     Sleep(Time),
     Yield,
     Wait(Spanned<String>),
@@ -99,8 +105,17 @@ pub(crate) struct Spawn {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
+pub(crate) struct Polls {
+    pub(crate) run: Time,
+    pub(crate) each: Spanned<Offset>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct Repeat {
     pub(crate) times: Option<Spanned<i64>>,
+    pub(crate) on: Option<Spanned<Offset>>,
+    pub(crate) off: Option<Spanned<Offset>>,
     pub(crate) program: Spanned<Vec<Spanned<Step>>>,
 }
 

@@ -5,6 +5,11 @@ fn with_tasks(tasks: &str) -> String {
     format!("[[groups]]\nname = \"g\"\n[[tasks]]\n{tasks}\n")
 }
 
+/// The same for a family of three groups; from line 5 on.
+fn family(tasks: &str) -> String {
+    format!("[[groups]]\nname = \"g#\"\ncount = 3\n[[tasks]]\n{tasks}\n")
+}
+
 fn message(text: &str) -> String {
     match of_text(text) {
         Err(Failure::Input(message)) => message,
@@ -24,6 +29,11 @@ fn hostile_input_is_refused_with_its_line() {
         ("seconds = -1\n".to_owned() + &with_tasks(&format!("group = \"g\"\n{run}")), 1, "seconds = -1"),
         ("\nseconds = 1e300\n".to_owned() + &with_tasks(&format!("group = \"g\"\n{run}")), 2, "expected 0.01 to 3600"),
         ("warmup = inf\n".to_owned() + &with_tasks(&format!("group = \"g\"\n{run}")), 1, "warmup = inf"),
+        (
+            "machine = \"flat-3\"\n".to_owned() + &with_tasks(&format!("group = \"g\"\n{run}")),
+            1,
+            "unknown machine `flat-3`",
+        ),
         ("colour = 1\n".to_owned() + &with_tasks(&format!("group = \"g\"\n{run}")), 1, "unknown field `colour`"),
         ("[[groups]]\nname = \"g\"\nwieght = 1\n".into(), 3, "unknown field `wieght`"),
         ("[[groups]]\nname = \"g\"\nweight = 0\n".into(), 3, "weight = 0, expected 1 to 10000"),
@@ -52,6 +62,38 @@ fn hostile_input_is_refused_with_its_line() {
         ("[[groups]]\nname = \"a.b\"\n".into(), 2, "letters, digits"),
         ("[[groups]]\nname = \"\"\n".into(), 2, "letters, digits"),
         ("[[groups]]\nweight = 1\n".into(), 1, "missing field `name`"),
+        ("[[groups]]\nname = \"g#\"\n".into(), 2, "`g#` without `count`"),
+        ("[[groups]]\nname = \"g\"\ncount = 3\n".into(), 3, "expected a `#` in the name"),
+        ("[[groups]]\nname = \"g##\"\ncount = 3\n".into(), 2, "one `#` for a family"),
+        ("[[groups]]\nname = \"g#\"\ncount = 0\n".into(), 3, "count = 0, expected 1 to 10000"),
+        ("[[groups]]\nname = \"g#\"\ncount = 9000000000000000000\n".into(), 3, "expected 1 to 10000"),
+        ("[[groups]]\nname = \"g#\"\ncount = 10000\n[[groups]]\nname = \"h\"\n".into(), 5, "too many groups"),
+        ("[[groups]]\nname = \"g#\"\ncount = 3\n[[groups]]\nname = \"g2\"\n".into(), 5, "a second group `g2`"),
+        ("[[groups]]\nname = \"g\"\nweight = { zipf = 9 }\n".into(), 3, "`zipf` for one group"),
+        ("[[groups]]\nname = \"g#\"\ncount = 3\nweight = { zipf = 0 }\n".into(), 4, "zipf = 0, expected"),
+        ("[[groups]]\nname = \"g#\"\ncount = 3\nweight = { zipf = nan }\n".into(), 4, "zipf = NaN, expected"),
+        ("[[groups]]\nname = \"g#\"\ncount = 3\nweight = { zipf = 20001 }\n".into(), 4, "weight = 20001"),
+        ("[[groups]]\nname = \"g#\"\ncount = 3\nweight = { zip = 9 }\n".into(), 4, "unknown field `zip`"),
+        ("[[groups]]\nname = \"g#\"\ncount = 3\nweight = {}\n".into(), 4, "empty table"),
+        (family(&format!("group = \"g\"\n{run}")), 5, "unknown group `g`"),
+        (family(&format!("group = \"g#\"\ncount = {{ zipf = 1e300 }}\n{run}")), 6, "expected 1 to 1000000"),
+        (family(&format!("group = \"g2\"\ncount = {{ zipf = 5 }}\n{run}")), 6, "`zipf` for one group"),
+        (
+            family(&format!("group = \"g#\"\narrival = {{ closed = {{ clients = {{ zipf = -1 }} }} }}\n{run}")),
+            6,
+            "zipf = -1, expected",
+        ),
+        (family(&format!("group = \"g#\"\ncount = 400000\n{run}")), 6, "too many tasks"),
+        (
+            family("group = \"g1\"\nprogram = [{ spawn = { group = \"g#\", program = [\"yield\"] } }]"),
+            6,
+            "`g#` is a family",
+        ),
+        (
+            family(&format!("group = \"g1\"\n{run}\n[expect.threads]\n\"g#.speed\" = {{ min = 1 }}")),
+            8,
+            "unknown figure",
+        ),
         (with_tasks(&format!("group = \"h\"\n{run}")), 4, "unknown group `h`"),
         (with_tasks(&format!("group = \"g\"\ncount = 0\n{run}")), 5, "count = 0"),
         (with_tasks(&format!("group = \"g\"\ncount = -3\n{run}")), 5, "count = -3"),
@@ -126,6 +168,38 @@ fn hostile_input_is_refused_with_its_line() {
             with_tasks("group = \"g\"\nprogram = [\n { spawn = { count = 99999, program = [\"yield\"] } } ]"),
             6,
             "count = 99999",
+        ),
+        (with_tasks("group = \"g\"\nprogram = [\n { polls = { run = \"1ms\" } } ]"), 6, "missing field `each`"),
+        (
+            with_tasks("group = \"g\"\nprogram = [\n { polls = { run = \"1ms\", each = \"0us\" } } ]"),
+            6,
+            "each is no time",
+        ),
+        (
+            with_tasks("group = \"g\"\nprogram = [\n { repeat = { on = \"1ms\", program = [\"yield\"] } } ]"),
+            6,
+            "one of `on` and `off`",
+        ),
+        (
+            with_tasks(
+                "group = \"g\"\nprogram = [\n { repeat = { on = \"1ms\", off = \"0ms\", program = [\"yield\"] } } ]",
+            ),
+            6,
+            "off is no time",
+        ),
+        (
+            with_tasks(
+                "group = \"g\"\nprogram = [\n { repeat = { on = \"1ms\", off = \"1ms\", times = 2, program = [\"yield\"] } } ]",
+            ),
+            6,
+            "`times` beside",
+        ),
+        (
+            with_tasks(
+                "group = \"g\"\nprogram = [\n { repeat = { on = \"1ms\", off = \"1ms\", program = [{ notify = \"x\" }] } } ]",
+            ),
+            6,
+            "takes no time",
         ),
         (with_tasks("group = \"g\"\nprogram = [\n { unlock = \"m\" } ]"), 6, "not held"),
         (with_tasks("group = \"g\"\nprogram = [\n { lock = \"m\" },\n { lock = \"m\" } ]"), 7, "already held"),
@@ -220,6 +294,12 @@ fn the_longest_poll_is_between_points_that_give_way() {
         ("{ repeat = { program = [{ run = \"5us\" }, \"yield\", { run = \"2us\" }] } }", micros(7)),
         ("{ repeat = { program = [{ run = \"5us\" }] } }", None),
         ("\"yield\", { spawn = { program = [{ run = \"9us\" }] } }, { run = \"2us\" }", micros(9)),
+        ("{ polls = { run = \"7us\", each = \"2us\" } }, { run = \"4us\" }", micros(6)),
+        ("{ polls = { run = { exponential = \"7us\" }, each = \"2us\" } }, { run = \"4us\" }", micros(6)),
+        ("{ repeat = { program = [{ polls = { run = { exponential = \"7us\" }, each = \"2us\" } }] } }", None),
+        ("{ repeat = { program = [{ polls = { run = \"7us\", each = \"2us\" } }] } }", micros(4)),
+        ("{ repeat = { on = \"1ms\", off = \"1ms\", program = [{ run = \"5us\" }, \"yield\"] } }", micros(5)),
+        ("{ repeat = { on = \"1ms\", off = \"1ms\", program = [{ run = \"5us\" }] } }", None),
         ("{ run = { uniform = [\"1us\", \"4us\"] } }, { wait = \"x\" }, { run = \"1us\" }", micros(5)),
     ];
     for (text, expected) in cases {
@@ -241,22 +321,94 @@ fn planned_work_is_the_sum_of_the_runs() {
 }
 
 #[test]
+fn bursts_are_what_comes_between_two_sleeps() {
+    let micros = |n| Some(Duration::from_micros(n));
+    let repeated = |steps| program(&format!("{{ run = \"3us\" }}, {{ repeat = {{ program = [{steps}] }} }}"));
+    let burst = |program: &Program, from| program.planned_burst(from, fastrand::Rng::with_seed(1));
+    let two = repeated(
+        "{ run = \"5us\" }, \"yield\", { run = \"7us\" }, { sleep = \"1ms\" }, { run = \"2us\" }, { sleep = \"2ms\" }",
+    );
+    assert_eq!((two.mean_burst(), burst(&two, 0)), (micros(15), micros(15)));
+    let after = |n: usize| {
+        let sleeps = two.ops().iter().enumerate().filter(|(_, op)| matches!(op, Op::Sleep(_)));
+        sleeps.map(|(index, _)| index + 1).nth(n).unwrap()
+    };
+    assert_eq!((burst(&two, after(0)), burst(&two, after(1))), (micros(2), micros(12)));
+    let drawn = repeated(
+        "{ polls = { run = { exponential = \"1ms\" }, each = \"50us\" } }, { sleep = { exponential = \"4ms\" } }",
+    );
+    assert_eq!(drawn.mean_burst(), micros(1_003));
+    let run = Time::Exponential { mean: Duration::from_millis(1) }.draw(&mut fastrand::Rng::with_seed(1));
+    assert_eq!(burst(&drawn, 0), Some(run + Duration::from_micros(3)));
+    // Nothing is known beforehand of what waits for others, of counted rounds, or of what never sleeps.
+    for steps in [
+        "{ run = \"5us\" }, { sleep = \"1ms\" }, { wait = \"x\" }",
+        "{ repeat = { times = 2, program = [{ run = \"5us\" }, { sleep = \"1ms\" }] } }",
+        "{ run = \"5us\" }, \"yield\"",
+        "{ sleep = \"5us\" }, { repeat = { program = [\"yield\"] } }",
+    ] {
+        assert_eq!(repeated(steps).mean_burst(), None, "{steps}");
+    }
+}
+
+#[test]
+fn members_of_a_family_differ_in_rank_only() {
+    let text = r#"
+        [[groups]]
+        name = "first"
+        [[groups]]
+        name = "t-#-x"
+        count = 4
+        weight = { zipf = 10 }
+        [[tasks]]
+        group = "t-#-x"
+        count = { zipf = 3.5 }
+        program = ["yield"]
+        [[tasks]]
+        group = "t-2-x"
+        arrival = { closed = { clients = 7 } }
+        program = ["yield"]
+        [expect.threads]
+        "t-#-x.share_error" = { max = 0.25 }
+        "t-2-x.share_error" = { min = 0 }
+    "#;
+    let scenario = of_text(text).unwrap();
+    let groups: Vec<(&str, u32)> = scenario.groups.iter().map(|group| (group.name.as_str(), group.weight)).collect();
+    assert_eq!(groups, [("first", 100), ("t-1-x", 10), ("t-2-x", 5), ("t-3-x", 3), ("t-4-x", 3)]);
+    let sets: Vec<(usize, &Arrival)> = scenario.tasks.iter().map(|set| (set.group.0, &set.arrival)).collect();
+    let once = [4, 2, 2, 1].map(|count| Arrival::Once { count });
+    let closed = Arrival::Closed { clients: 7, think: None };
+    assert_eq!(sets, [(1, &once[0]), (2, &once[1]), (3, &once[2]), (4, &once[3]), (2, &closed)]);
+    let bounds: Vec<&str> = scenario.expect.iter().map(|bound| bound.metric.pointer()).collect();
+    let of = |n: u32| format!("/groups/t-{n}-x/share_error");
+    assert_eq!(bounds, [of(1), of(2), of(3), of(4), of(2)]);
+}
+
+#[test]
 fn an_exit_ends_an_endless_repeat() {
     assert!(!program("{ repeat = { program = [\"yield\"] } }").ends());
     assert!(program("{ repeat = { program = [\"yield\", \"exit\"] } }").ends());
 }
 
-#[test]
-fn shipped_scenarios_are_what_they_say() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
+/// The names of the scenarios in a folder of the repository, each of which must be one.
+fn names_in(folder: &str) -> Vec<String> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(folder);
     let mut names = Vec::new();
     for entry in std::fs::read_dir(&folder).unwrap() {
         let path = entry.unwrap().path();
+        if path.is_dir() {
+            continue;
+        }
         let scenario = read(&path).unwrap_or_else(|failure| panic!("{failure}"));
         assert!(scenario.groups.iter().all(|group| scenario.group(&group.name).is_some()));
         names.push(scenario.name);
     }
     names.sort();
+    names
+}
+
+#[test]
+fn shipped_scenarios_are_what_they_say() {
     let expected = [
         "infeasible",
         "long-polls",
@@ -268,7 +420,21 @@ fn shipped_scenarios_are_what_they_say() {
         "weights-5",
         "yielders",
     ];
-    assert_eq!(names, expected);
+    assert_eq!(names_in("scenarios"), expected);
+    let clocks = [
+        "closed-loop-16",
+        "closed-loop-64",
+        "five-weights-4",
+        "five-weights-64",
+        "interactive-64",
+        "on-off-10ms-4",
+        "on-off-10ms-64",
+        "ones-tens",
+        "quiet-4",
+        "zipf-weights-few",
+        "zipf-weights-many",
+    ];
+    assert_eq!(names_in("scenarios/clocks"), clocks);
 }
 
 fn shipped(name: &str) -> Scenario {

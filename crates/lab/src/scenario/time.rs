@@ -45,6 +45,24 @@ impl Time {
         }
     }
 
+    /// No draw is shorter than this.
+    pub(crate) fn shortest(&self) -> Duration {
+        match *self {
+            Time::Fixed(time) => time,
+            Time::Uniform { low, .. } => low,
+            Time::Exponential { .. } => Duration::from_nanos(1),
+        }
+    }
+
+    /// What draws are on average, but for the cut of exponential ones.
+    pub(crate) fn mean(&self) -> Duration {
+        match *self {
+            Time::Fixed(time) => time,
+            Time::Uniform { low, high } => low + (high - low) / 2,
+            Time::Exponential { mean } => mean,
+        }
+    }
+
     /// No draw is longer than this.
     pub(crate) fn longest(&self) -> Duration {
         match *self {

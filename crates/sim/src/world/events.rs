@@ -34,6 +34,10 @@ pub enum RecordKind {
     Kick = 11,
     /// A script of the outside (`a`) runs.
     Script = 12,
+    /// A CPU stalls, for this many microseconds (`a`).
+    Stall = 64,
+    /// A CPU that holds a lock loses its processor, for this many microseconds (`a`).
+    HolderOff = 65,
 }
 
 /// One event.
@@ -95,6 +99,10 @@ impl Stream {
 
     pub(super) fn kept(&self) -> &[Record] {
         self.kept.as_deref().unwrap_or_default()
+    }
+
+    pub(super) fn take_kept(&mut self) -> Vec<Record> {
+        self.kept.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     /// A number for a task that was just spawned; its address may have been another's.
