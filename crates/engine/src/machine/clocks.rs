@@ -70,8 +70,6 @@ pub(crate) struct Reservation {
     /// The weight that it was made with; the settlement uses the same.
     weight: Weight,
     amount: Vspan,
-    /// The clock before it.
-    pub(crate) picked: Vtime,
 }
 
 /// An access that only debug builds make.
@@ -98,7 +96,7 @@ impl<H: Host> Machine<H> {
         if Vtime::from_bits(largest.load(at, Relaxed)).is_before(picked) {
             largest.store(at, picked.bits(), Relaxed);
         }
-        Reservation { group, weight, amount, picked }
+        Reservation { group, weight, amount }
     }
 
     /// What a turn of the group usually costs it, a slice at most.
@@ -187,7 +185,9 @@ impl<H: Host> Machine<H> {
         level
     }
 
-    /// The smallest clock published by any CPU; if nothing waits, the largest that was ever picked.
+    /// The smallest clock, by now, of the groups that CPUs publish as their smallest; if nothing waits, the largest that was
+    /// ever picked. The published clocks would do for a few CPUs: they are as old as the slices there, which on many CPUs is
+    /// dozens of slices' worth of service.
     fn smallest_waiting(&self, at: At) -> Vtime {
         let smallest = self.cpus.iter().filter_map(|cpu| cpu.waiting.read(at).smallest);
         let least = smallest.map(|smallest| self.table.row(smallest.group).clock(at)).reduce(Vtime::min);
