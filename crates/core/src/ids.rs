@@ -1,4 +1,4 @@
-//! Ids of CPUs and groups. Small integers: they index tables that their owners keep.
+//! Ids of CPUs, groups and masks. Small integers: they index tables that their owners keep.
 //!
 //! Knows nothing of those tables.
 
@@ -58,5 +58,29 @@ impl GroupId {
 impl fmt::Display for GroupId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.0)
+    }
+}
+
+/// A mask that a machine has been given, unique in that machine. It keeps its id as long as the machine exists.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct MaskId(u32);
+
+impl MaskId {
+    /// The mask of all CPUs.
+    pub const ALL: MaskId = MaskId(0);
+
+    /// The mask in this place of the machine's table.
+    pub const fn new(index: u32) -> Self {
+        MaskId(index)
+    }
+
+    /// Its place in the machine's table.
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+
+    /// Its place as a small integer.
+    pub const fn get(self) -> u32 {
+        self.0
     }
 }

@@ -6,6 +6,7 @@
 //! # Where to start
 //! - [`time`], [`weight`], [`vtime`]: the units. No bare integer crosses a function boundary.
 //! - [`fair_queue`]: the run queue of one CPU.
+//! - [`mask`]: sets of CPUs.
 //! - [`balance`]: what a look at another CPU leads to.
 //! - [`switches`], [`stats`], [`histogram`]: what can be set and what is counted.
 //!
@@ -23,13 +24,15 @@ pub mod balance;
 pub mod fair_queue;
 pub mod histogram;
 pub mod ids;
+pub mod mask;
 pub mod stats;
 pub mod switches;
 pub mod time;
 pub mod vtime;
 pub mod weight;
 
-pub use ids::{CpuId, GroupId};
+pub use ids::{CpuId, GroupId, MaskId};
+pub use mask::{CpuMask, CpuMaskError};
 pub use time::{Span, Time};
 pub use vtime::{Vspan, Vtime};
 pub use weight::{Weight, WeightOutOfRange};

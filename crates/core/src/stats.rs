@@ -80,4 +80,7 @@ pub struct Load {
     pub parked: usize,
     /// Tasks that wait in run queues; an inbox counts as at most two.
     pub waiting: usize,
+    /// CPUs that are parked although something waits that they may run. What is still in an inbox
+    /// is told apart roughly.
+    pub idle_while_waiting: usize,
 }

@@ -7,6 +7,8 @@ use crate::group::GroupPort;
 use crate::host::{At, Host, Lock, Shared, Site};
 use crate::idle::{ParkWord, Place};
 use crate::inbox::Inbox;
+use crate::masked::MaskedWaiting;
+use crate::masks::CpuBits;
 use crate::ownership::Ownership;
 use crate::table::Table;
 use crate::task::{Registry, Runnable};
@@ -15,10 +17,10 @@ use crate::words::Words;
 use crossbeam_queue::SegQueue;
 use crossbeam_utils::CachePadded;
 use evenkeel_core::balance::{Prospect, Smallest, Waiting};
-use evenkeel_core::fair_queue::FairQueue;
+use evenkeel_core::fair_queue::{Admits, FairQueue, Slot};
 use evenkeel_core::histogram::{BUCKETS, Histogram, bucket_of};
-use evenkeel_core::stats::CpuStats;
-use evenkeel_core::{CpuId, GroupId, Span, Time, Vtime};
+use evenkeel_core::stats::{CpuStats, Load};
+use evenkeel_core::{CpuId, GroupId, MaskId, Span, Time, Vtime};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -33,8 +35,13 @@ pub(crate) struct Cpu<H: Host> {
     pub(crate) park: CachePadded<ParkWord<H::Shared>>,         // (a)
     pub(crate) owner: Ownership<H::Shared>,                    // (a)
     pub(crate) waiting: CachePadded<PublishedWaiting<H>>,      // (q/r)
-    pub(crate) poll: CachePadded<PublishedPoll<H>>,            // (o/r)
-    pub(crate) counters: CachePadded<Counters<H>>,             // (o/r)
+    /// A bit for each other CPU for which a task with a mask waits here.
+    pub(crate) masked_for: Words<H::Shared>, // (q/r)
+    /// A bit for each CPU that may run a task with a mask that came into the inbox since that was last taken: for
+    /// statistics, and as rough as they are.
+    inbox_for: Words<H::Shared>,
+    pub(crate) poll: CachePadded<PublishedPoll<H>>, // (o/r)
+    pub(crate) counters: CachePadded<Counters<H>>,  // (o/r)
 }
 
 /// A slice that is to end early.
@@ -55,12 +62,61 @@ pub(crate) struct RunQueue {
     pub(crate) cut: Option<Cut>,
     pub(crate) timers: Timers,
     pub(crate) registry: Registry,
+    pub(crate) masked: MaskedWaiting,
+}
+
+impl RunQueue {
+    /// Enqueues a task at the end of its group's queue.
+    pub(crate) fn push(&mut self, slot: Slot, task: Runnable) {
+        let mask = task.metadata().mask();
+        if mask == MaskId::ALL {
+            return self.fair.push(slot, task);
+        }
+        self.masked.add(mask);
+        if mask == self.fair.payload(slot).mask {
+            self.fair.push(slot, task);
+        } else {
+            self.fair.push_masked(slot, mask, task);
+        }
+    }
+
+    /// Dequeues the task of a group that has waited longest.
+    pub(crate) fn pop(&mut self, slot: Slot) -> Option<Runnable> {
+        let task = self.fair.pop(slot);
+        self.forget_mask(task)
+    }
+
+    /// Dequeues the task of a group that has waited longest of those that the caller admits.
+    pub(crate) fn pop_admitted(&mut self, slot: Slot, admits: &Admits<impl Fn(MaskId) -> bool>) -> Option<Runnable> {
+        let task = self.fair.pop_admitted(slot, admits);
+        self.forget_mask(task)
+    }
+
+    /// Takes out every task.
+    pub(crate) fn drain(&mut self) -> Vec<Runnable> {
+        let tasks = self.fair.drain();
+        tasks.into_iter().filter_map(|task| self.forget_mask(Some(task))).collect()
+    }
+
+    fn forget_mask(&mut self, task: Option<Runnable>) -> Option<Runnable> {
+        if let Some(mask) = task.as_ref().map(|task| task.metadata().mask()).filter(|mask| *mask != MaskId::ALL) {
+            self.masked.remove(mask);
+        }
+        task
+    }
+
+    /// Tasks that wait here and may run everywhere.
+    pub(crate) fn open_len(&self) -> usize {
+        self.fair.len() - self.masked.total()
+    }
 }
 
 /// What a CPU keeps for a group while it has tasks here.
 #[derive(Debug)]
 pub(crate) struct Share {
     pub(crate) port: Arc<GroupPort>,
+    /// The group's.
+    pub(crate) mask: MaskId,
     pub(crate) tally: Tally,
 }
 
@@ -113,6 +169,11 @@ pub(crate) struct PublishedWaiting<H: Host> {
     group: H::Shared,
     clock: H::Shared,
     length: H::Shared,
+    /// How many of them have masks.
+    masked: H::Shared,
+    /// The same as `group` and `clock`, of those groups that may run everywhere; kept while tasks with masks wait.
+    open_group: H::Shared,
+    open_clock: H::Shared,
     /// The group whose slice it is, plus one; 0 if there is none.
     running: H::Shared,
 }
@@ -135,6 +196,9 @@ impl<H: Host> PublishedWaiting<H> {
             group: H::Shared::new(0),
             clock: H::Shared::new(0),
             length: H::Shared::new(0),
+            masked: H::Shared::new(0),
+            open_group: H::Shared::new(0),
+            open_clock: H::Shared::new(0),
             running: H::Shared::new(0),
         }
     }
@@ -147,6 +211,21 @@ impl<H: Host> PublishedWaiting<H> {
         usize::try_from(self.length.load(at, Relaxed)).unwrap_or(usize::MAX)
     }
 
+    pub(crate) fn set_masked(&self, at: At, count: usize) {
+        self.masked.store(at, count as u64, Relaxed);
+    }
+
+    /// How many tasks with masks wait.
+    pub(crate) fn masked(&self, at: At) -> usize {
+        usize::try_from(self.masked.load(at, Relaxed)).unwrap_or(usize::MAX)
+    }
+
+    /// How many tasks wait that may run everywhere.
+    pub(crate) fn open(&self, at: At) -> usize {
+        let length = self.length(at);
+        if length == 0 { 0 } else { length.saturating_sub(self.masked(at)) }
+    }
+
     pub(crate) fn set_running(&self, at: At, group: Option<GroupId>) {
         self.running.store(at, group.map_or(0, |group| u64::from(group.get()) + 1), Relaxed);
     }
@@ -157,19 +236,33 @@ impl<H: Host> PublishedWaiting<H> {
     }
 
     pub(crate) fn set_smallest(&self, at: At, smallest: Option<Smallest>) {
+        Self::set(at, &self.group, &self.clock, smallest);
+    }
+
+    /// The same of those groups that may run everywhere.
+    pub(crate) fn set_smallest_open(&self, at: At, smallest: Option<Smallest>) {
+        Self::set(at, &self.open_group, &self.open_clock, smallest);
+    }
+
+    fn set(at: At, group: &H::Shared, clock: &H::Shared, smallest: Option<Smallest>) {
         if let Some(smallest) = smallest {
-            self.clock.store(at, smallest.clock.bits(), Relaxed);
+            clock.store(at, smallest.clock.bits(), Relaxed);
         }
-        self.group.store(at, smallest.map_or(0, |smallest| u64::from(smallest.group.get()) + 1), Relaxed);
+        group.store(at, smallest.map_or(0, |smallest| u64::from(smallest.group.get()) + 1), Relaxed);
+    }
+
+    fn get(at: At, group: &H::Shared, clock: &H::Shared) -> Option<Smallest> {
+        let group = u32::try_from(group.load(at, Relaxed)).ok().and_then(|group| group.checked_sub(1));
+        group.map(|group| Smallest { group: GroupId::new(group), clock: Vtime::from_bits(clock.load(at, Relaxed)) })
     }
 
     pub(crate) fn read(&self, at: At) -> Waiting {
-        let group = u32::try_from(self.group.load(at, Relaxed)).ok().and_then(|group| group.checked_sub(1));
-        let smallest = group.map(|group| Smallest {
-            group: GroupId::new(group),
-            clock: Vtime::from_bits(self.clock.load(at, Relaxed)),
-        });
-        Waiting { smallest, length: self.length(at) }
+        Waiting { smallest: Self::get(at, &self.group, &self.clock), length: self.length(at) }
+    }
+
+    /// The same of those groups that may run everywhere. Call if tasks with masks wait.
+    pub(crate) fn read_open(&self, at: At) -> Waiting {
+        Waiting { smallest: Self::get(at, &self.open_group, &self.open_clock), length: self.length(at) }
     }
 }
 
@@ -189,13 +282,14 @@ impl<H: Host> PublishedPoll<H> {
 }
 
 impl<H: Host> Cpu<H> {
-    pub(crate) fn new(id: CpuId, place: Place) -> Self {
+    pub(crate) fn new(id: CpuId, place: Place, cpus: usize) -> Self {
         let queue = RunQueue {
             fair: FairQueue::default(),
             running: None,
             cut: None,
             timers: Timers::default(),
             registry: Registry::default(),
+            masked: MaskedWaiting::default(),
         };
         Cpu {
             id,
@@ -206,6 +300,8 @@ impl<H: Host> Cpu<H> {
             park: CachePadded::default(),
             owner: Ownership::default(),
             waiting: CachePadded::new(PublishedWaiting::new()),
+            masked_for: Words::new(cpus.div_ceil(64)),
+            inbox_for: Words::new(cpus.div_ceil(64)),
             poll: CachePadded::new(PublishedPoll::new()),
             counters: CachePadded::new(Counters::new()),
         }
@@ -215,11 +311,55 @@ impl<H: Host> Cpu<H> {
         &self.queue
     }
 
-    /// What another CPU sees of this one.
+    /// Whether a task waits here that the CPU `at.cpu` may run, though not everybody may.
+    pub(crate) fn has_masked_for_me(&self, at: At) -> bool {
+        self.waiting.masked(at) > 0 && {
+            let word = self.masked_for.word(at.cpu.index() / 64).load(at, Relaxed);
+            word >> (at.cpu.index() % 64) & 1 == 1
+        }
+    }
+
+    /// Adds the CPUs for which tasks with masks wait here.
+    pub(crate) fn add_masked_for(&self, at: At, cpus: &mut CpuBits) {
+        if self.waiting.masked(at) > 0 {
+            self.masked_for.iter().enumerate().for_each(|(index, word)| cpus.add_word(index, word.load(at, Relaxed)));
+        }
+    }
+
+    /// A task of this mask is about to be put into the inbox.
+    pub(crate) fn note_inbox(&self, at: At, mask: &CpuBits) {
+        for (index, word) in self.inbox_for.iter().enumerate() {
+            if mask.word(index) & !word.load(at, Relaxed) != 0 {
+                word.fetch_or(at, mask.word(index), Relaxed);
+            }
+        }
+    }
+
+    /// Tasks with masks were taken out of the inbox.
+    pub(crate) fn clear_inbox_note(&self, at: At) {
+        self.inbox_for.iter().for_each(|word| word.store(at, 0, Relaxed));
+    }
+
+    /// Adds what waits here to the load of the machine, for statistics: what is for everybody to the count, whom the rest
+    /// is for to the set. What is in an inbox beside a task with a mask counts as being for those who may run that one.
+    pub(crate) fn add_load(&self, at: At, load: &mut Load, for_all: &mut usize, masked: &mut CpuBits) {
+        let inbox = self.inbox.hint(at).at_least();
+        load.parked += usize::from(self.park.is_parked(at));
+        load.waiting += self.waiting.length(at) + inbox;
+        *for_all += self.waiting.open(at);
+        self.add_masked_for(at, masked);
+        if inbox > 0 && self.inbox_for.iter().all(|word| word.load(at, Relaxed) == 0) {
+            *for_all += inbox;
+        } else if inbox > 0 {
+            self.inbox_for.iter().enumerate().for_each(|(index, word)| masked.add_word(index, word.load(at, Relaxed)));
+        }
+    }
+
+    /// What another CPU sees of this one. What waits in the queue and is not for everybody is not part of it.
     pub(crate) fn prospect(&self, at: At) -> Prospect {
         let began = self.poll.began.load(at, Relaxed);
         Prospect {
-            queued: self.waiting.length(at),
+            queued: self.waiting.open(at),
             inbox: self.inbox.hint(at),
             timer: self.poll.timer.read(at),
             poll_began: (began != 0).then(|| Time::from_nanos(began)),

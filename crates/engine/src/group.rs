@@ -6,7 +6,7 @@
 //! Knows nothing of clocks: those are in the machine's table, under the group's id.
 
 use crate::machine::AnyMachine;
-use evenkeel_core::GroupId;
+use evenkeel_core::{GroupId, MaskId};
 use std::fmt;
 use std::sync::Arc;
 
@@ -16,6 +16,7 @@ pub(crate) struct GroupNode {
     id: GroupId,
     name: Box<str>,
     limit: Limit,
+    mask: MaskId,
 }
 
 /// Whether the tasks of a group are counted against a limit.
@@ -28,8 +29,8 @@ pub(crate) enum Limit {
 }
 
 impl GroupNode {
-    pub(crate) fn new(machine: Arc<dyn AnyMachine>, id: GroupId, name: Box<str>, limit: Limit) -> Self {
-        GroupNode { machine, id, name, limit }
+    pub(crate) fn new(machine: Arc<dyn AnyMachine>, id: GroupId, name: Box<str>, limit: Limit, mask: MaskId) -> Self {
+        GroupNode { machine, id, name, limit, mask }
     }
 
     pub(crate) fn id(&self) -> GroupId {
@@ -42,6 +43,11 @@ impl GroupNode {
 
     pub(crate) fn limit(&self) -> Limit {
         self.limit
+    }
+
+    /// Where its tasks may run, unless they have a mask of their own within it.
+    pub(crate) fn mask(&self) -> MaskId {
+        self.mask
     }
 }
 

@@ -12,6 +12,10 @@
 //! - P3: while a search is counted, its searcher will look at every CPU once more after it has uncounted itself.
 //! - P4: while a watch is kept, its keeper will look at every CPU once more after it has left it, and hand it on if
 //!   anything there needs a watch.
+//! - P5: what another CPU could take is on a CPU that shows as loaded, or somebody who looks at all CPUs will see it
+//!   before he parks, or its maker is about to claim a searcher.
+//! - P6: while a CPU is parked, and a queue shows that something waits there which that CPU may run though not everybody
+//!   may, another CPU has been kicked for such a reason, and will look at every such queue before it parks or runs.
 //!
 //! The steps that each protocol takes in order are methods here, so that what is run is what is tested. They ask for a
 //! `fence`: the host's sequentially consistent one.
@@ -28,6 +32,9 @@ pub enum KickReason {
     Inbox,
     /// Work waits somewhere; it is counted as searching already.
     Search,
+    /// Something waits in another CPU's queue that this one may run and not everybody may. Whoever is kicked for that has to
+    /// pass it on (P6). Not counted as searching.
+    Masked,
 }
 
 /// What became of a park.
@@ -48,6 +55,7 @@ pub enum Roused {
 /// | 1 | parked | owner |
 /// | 2 | kicked for its inbox | one other |
 /// | 3 | kicked to search | one other |
+/// | 4 | kicked for what few may run | one other |
 #[derive(Debug)]
 pub struct ParkWord<S: Shared>(S);
 
@@ -55,6 +63,7 @@ const RUNNING: u64 = 0;
 const PARKED: u64 = 1;
 const KICKED_INBOX: u64 = 2;
 const KICKED_SEARCH: u64 = 3;
+const KICKED_MASKED: u64 = 4;
 
 impl<S: Shared> Default for ParkWord<S> {
     fn default() -> Self {
@@ -74,6 +83,7 @@ impl<S: Shared> ParkWord<S> {
         match self.0.swap(at, RUNNING, Ordering::Acquire) {
             KICKED_INBOX => Roused::ByKick(KickReason::Inbox),
             KICKED_SEARCH => Roused::ByKick(KickReason::Search),
+            KICKED_MASKED => Roused::ByKick(KickReason::Masked),
             _ => Roused::ByTime,
         }
     }
@@ -83,6 +93,7 @@ impl<S: Shared> ParkWord<S> {
         let word = match why {
             KickReason::Inbox => KICKED_INBOX,
             KickReason::Search => KICKED_SEARCH,
+            KickReason::Masked => KICKED_MASKED,
         };
         // Look before the exchange: most CPUs are not parked.
         if self.0.load(at, Ordering::Relaxed) != PARKED {
@@ -93,6 +104,12 @@ impl<S: Shared> ParkWord<S> {
             Ok(_) => Claimed::Kick,
             Err(_) => Claimed::No,
         }
+    }
+
+    /// Whether it was kicked for something that few may run, and has not noticed yet. After a fence: what was shown
+    /// before is then seen by the look that it owes (P6).
+    fn is_kicked_masked(&self, at: At) -> bool {
+        self.0.load(at, Ordering::Relaxed) == KICKED_MASKED
     }
 
     /// Whether it is parked and not kicked yet; a hint.
@@ -111,13 +128,31 @@ pub enum Claimed {
     No,
 }
 
+/// Whether a CPU that parks has been counted as searching.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Counted {
+    /// It has: it is uncounted as it parks.
+    AsSearcher,
+    /// Nobody relies on it.
+    Not,
+}
+
+/// Which CPUs are looked at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Scope {
+    /// Those that show that they may have something to take.
+    Loaded,
+    /// Those, and all that do not show that they park.
+    Running,
+}
+
 /// Who will look for work in a domain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use]
 pub enum Searcher {
     /// This CPU, which was claimed and counted. Kick it: nobody else will.
     Kick(CpuId),
-    /// One that is counted already.
+    /// One that is counted, or on its way, already.
     Underway,
     /// No CPU is parked here.
     Nobody,
@@ -129,6 +164,9 @@ pub struct Domain<S: Shared> {
     cpus: Vec<CpuId>,
     /// One bit per CPU of `cpus`, 64 to a word; set and cleared by that CPU alone: a hint where to look for one.
     parked: Vec<CachePadded<S>>,
+    /// One bit per CPU, as in `parked`: it may have something that others could take. Set by whoever makes it so while
+    /// anybody is parked, cleared by whoever finds its queue empty under its lock.
+    loaded: Vec<CachePadded<S>>,
     searchers: S,
     /// The CPU that keeps time for busy ones while it is parked, plus one; 0 if none does.
     keeper: S,
@@ -146,8 +184,14 @@ pub struct Place {
 impl<S: Shared> Domain<S> {
     /// A domain of these CPUs, in the order of their [`Place::bit`].
     pub fn new(cpus: Vec<CpuId>) -> Self {
-        let parked = (0..cpus.len().div_ceil(64)).map(|_| CachePadded::new(S::new(0))).collect();
-        Domain { cpus, parked, searchers: S::new(0), keeper: S::new(0) }
+        let words = || (0..cpus.len().div_ceil(64)).map(|_| CachePadded::new(S::new(0))).collect();
+        Domain { parked: words(), loaded: words(), cpus, searchers: S::new(0), keeper: S::new(0) }
+    }
+
+    /// How many CPUs it has: one at least.
+    #[expect(clippy::len_without_is_empty, reason = "a domain is never empty")]
+    pub fn len(&self) -> usize {
+        self.cpus.len()
     }
 
     /// Owner: shows that it parks.
@@ -173,13 +217,63 @@ impl<S: Shared> Domain<S> {
 
     /// The CPUs that show that they park, those after `from` first: kicks are spread.
     pub fn parked(&self, at: At, from: usize) -> impl Iterator<Item = CpuId> + '_ {
+        self.marked(from, move |index| self.parked[index].load(at, Ordering::Relaxed))
+    }
+
+    /// The CPUs in a scope, those after `from` first.
+    pub fn in_scope(&self, at: At, scope: Scope, from: usize) -> impl Iterator<Item = CpuId> + '_ {
+        let read = move |words: &[CachePadded<S>], index: usize| words[index].load(at, Ordering::Relaxed);
+        self.marked(from, move |index| match scope {
+            Scope::Loaded => read(&self.loaded, index),
+            Scope::Running => !read(&self.parked, index) | read(&self.loaded, index),
+        })
+    }
+
+    /// The CPUs whose bits are set in the words that `word` reads, those after `from` first.
+    fn marked<'a>(&'a self, from: usize, word: impl Fn(usize) -> u64 + 'a) -> impl Iterator<Item = CpuId> + 'a {
         let words = self.parked.len();
         let first = (from / 64) % words.max(1);
         (0..words).flat_map(move |turn| {
             let index = (first + turn) % words;
-            let word = self.parked[index].load(at, Ordering::Relaxed);
-            bits(word, if turn == 0 { from % 64 } else { 0 }).map(move |bit| self.cpus[index * 64 + bit])
+            let cpus = &self.cpus[index * 64..];
+            bits(word(index), if turn == 0 { from % 64 } else { 0 }).filter_map(|bit| cpus.get(bit).copied())
         })
+    }
+
+    /// Whether any CPU shows that it may have something to take.
+    pub fn has_loaded(&self, at: At) -> bool {
+        self.loaded.iter().any(|word| word.load(at, Ordering::Relaxed) != 0)
+    }
+
+    /// Whether the CPU at `place` shows that it may have something to take.
+    pub fn is_loaded(&self, at: At, place: Place) -> bool {
+        self.loaded[place.bit / 64].load(at, Ordering::Relaxed) & 1 << (place.bit % 64) != 0
+    }
+
+    /// Shows that the CPU at `place` has something to take. Call after what is there was made and a fence, and before a
+    /// searcher is claimed.
+    pub fn show_loaded(&self, at: At, place: Place, fence: impl FnOnce()) {
+        if self.is_loaded(at, place) {
+            return;
+        }
+        self.loaded[place.bit / 64].fetch_or(at, 1 << (place.bit % 64), Ordering::Relaxed);
+        // ORDER P5: pairs with the fence of whoever parks or ends a search: either he sees the bit, or we see that he
+        // parks, or does not search.
+        fence();
+    }
+
+    /// Shows that the CPU at `place`, whose queue is empty, has nothing to take. Whether it showed otherwise: then who
+    /// came meanwhile may have relied on the bit, so its inbox must be looked at once more.
+    #[must_use]
+    pub fn hide_loaded(&self, at: At, place: Place, fence: impl FnOnce()) -> bool {
+        if !self.is_loaded(at, place) {
+            return false;
+        }
+        self.loaded[place.bit / 64].fetch_and(at, !(1 << (place.bit % 64)), Ordering::Relaxed);
+        // ORDER P5: pairs with the fence between a push and the look at the bit. Either the look that follows sees the
+        // task, or its pusher sees the bit cleared, and sets it.
+        fence();
+        true
     }
 
     /// Counts one more searcher.
@@ -209,11 +303,13 @@ impl<S: Shared> Domain<S> {
         self.searchers.load(at, Ordering::Relaxed) != 0
     }
 
-    /// Owner, counted as searching: parks. One more look at everything must follow (P1, P3).
-    pub fn enter_park(&self, at: At, place: Place, word: &ParkWord<S>, fence: impl FnOnce()) {
+    /// Owner: parks. One more look must follow (P1, P3).
+    pub fn enter_park(&self, at: At, place: Place, word: &ParkWord<S>, counted: Counted, fence: impl FnOnce()) {
         word.announce(at);
         self.show_parked(at, place);
-        self.end_search(at);
+        if counted == Counted::AsSearcher {
+            self.end_search(at);
+        }
         // ORDER P1, P3: pairs with the fence of whoever makes a task runnable. Either the look that follows sees the
         // task, or they see that this CPU parks, and that it does not search.
         fence();
@@ -257,6 +353,27 @@ impl<S: Shared> Domain<S> {
             }
         }
         Searcher::Nobody
+    }
+
+    /// Claims one of the parked CPUs that may run something, those after `start` first, unless one of them has been kicked
+    /// for such a reason already. After a fence. No search is relied on: who searches may not be among them.
+    pub fn claim_allowed<'a>(
+        &self,
+        at: At,
+        start: usize,
+        is_allowed: impl Fn(CpuId) -> bool,
+        word_of: impl Fn(CpuId) -> &'a ParkWord<S>,
+    ) -> Searcher
+    where
+        S: 'a,
+    {
+        // A CPU shows that it parks until it has noticed its kick.
+        let allowed = || self.parked(at, start).filter(|cpu| is_allowed(*cpu));
+        if allowed().any(|cpu| word_of(cpu).is_kicked_masked(at)) {
+            return Searcher::Underway;
+        }
+        let claimed = allowed().find(|cpu| word_of(*cpu).claim(at, KickReason::Masked) == Claimed::Kick);
+        claimed.map_or(Searcher::Nobody, Searcher::Kick)
     }
 
     /// A parking CPU takes over keeping time, if nobody does.

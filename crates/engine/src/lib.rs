@@ -17,6 +17,7 @@
 //! - I3: a clock decreases only by a settlement, by at most what was reserved: a slice at most.
 //! - I4: a stored key of a lazy queue exceeds the clock by at most one slice per CPU that runs the group.
 //! - I5: a group with something waiting is not raised.
+//! - I6: a task is polled only on CPUs of its mask.
 //! - C1: a task is in exactly one place: running, in an inbox, queued, on its way, suspended, or gone.
 //! - C2: no lock is held across user code, and no call from inside a poll, a waker or a destructor takes that of a queue.
 
@@ -30,6 +31,8 @@ pub mod host;
 pub mod idle;
 pub mod inbox;
 mod machine;
+mod masked;
+mod masks;
 pub mod ownership;
 mod seat;
 mod table;
@@ -40,4 +43,4 @@ mod timer;
 mod words;
 
 pub use driver::{Driver, Step};
-pub use machine::{Charging, Config, Machine, SLICE_DEFAULT};
+pub use machine::{Charging, Config, Machine, Raising, SLICE_DEFAULT};

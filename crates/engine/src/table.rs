@@ -11,7 +11,7 @@ use crossbeam_queue::SegQueue;
 use crossbeam_utils::CachePadded;
 use evenkeel_core::histogram::{BUCKETS, Histogram};
 use evenkeel_core::stats::GroupStats;
-use evenkeel_core::{GroupId, Span, Vtime, Weight};
+use evenkeel_core::{GroupId, MaskId, Span, Vtime, Weight};
 #[expect(
     clippy::disallowed_types,
     reason = "set when a group is made or ends, read by statistics: no scheduling path takes it"
@@ -21,7 +21,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, OnceLock, Weak};
 
 /// Places in the first chunk; each further chunk is twice as large.
-const FIRST_CHUNK: usize = 64;
+pub(crate) const FIRST_CHUNK: usize = 64;
 /// Enough for about four million groups alive at a time.
 const CHUNKS: usize = 16;
 
@@ -53,6 +53,8 @@ pub(crate) struct GroupRow<H: Host> {
     pub(crate) polls: H::Shared,
     pub(crate) run: H::Shared,
     wait: OnceLock<Words<H::Shared>>,
+    /// The CPUs that it may use; set when it is made.
+    mask: H::Shared,
     /// Only touched when a group is made or ends, and by statistics.
     node: Mutex<Weak<GroupNode>>,
 }
@@ -79,7 +81,7 @@ impl<H: Host> Table<H> {
     }
 
     /// A free place, with its clock set. `node` follows by `set_node`.
-    pub(crate) fn allocate(&self, at: At, weight: Weight, clock: Vtime) -> Result<GroupId, TableFull> {
+    pub(crate) fn allocate(&self, at: At, weight: Weight, mask: MaskId, clock: Vtime) -> Result<GroupId, TableFull> {
         let id = match self.free.pop() {
             Some(id) => id,
             None => self.grow(at)?,
@@ -88,6 +90,7 @@ impl<H: Host> Table<H> {
         let line = &row.line;
         line.clock.store(at, clock.bits(), Relaxed);
         line.weight.store(at, u64::from(weight.get()), Relaxed);
+        row.mask.store(at, u64::from(mask.get()), Relaxed);
         let checked = [&line.charged, &line.settlements, &line.reserved, &line.raises, &line.weight_changes];
         let counters = checked.into_iter().chain([&row.polls, &row.run, &*row.live]);
         let buckets = row.wait.get().into_iter().flat_map(Words::iter);
@@ -188,6 +191,7 @@ impl<H: Host> GroupRow<H> {
             polls: word(),
             run: word(),
             wait: OnceLock::new(),
+            mask: word(),
             node: Mutex::default(),
         }
     }
@@ -199,6 +203,11 @@ impl<H: Host> GroupRow<H> {
     pub(crate) fn weight(&self, at: At) -> Weight {
         let weight = u32::try_from(self.line.weight.load(at, Relaxed)).ok();
         weight.and_then(|weight| Weight::new(weight).ok()).expect("only weights are stored")
+    }
+
+    /// Its mask. The id of one that a machine remembers, so it may be looked up even if the group has just ended.
+    pub(crate) fn mask(&self, at: At) -> MaskId {
+        MaskId::new(u32::try_from(self.mask.load(at, Relaxed)).expect("only ids are stored"))
     }
 
     pub(crate) fn add_waits(&self, at: At, waits: impl Iterator<Item = (usize, u64)>) {
@@ -225,7 +234,7 @@ impl<H: Host> GroupRow<H> {
 }
 
 /// The chunk that an index is in, and its place there.
-fn place_of(index: usize) -> (usize, usize) {
+pub(crate) fn place_of(index: usize) -> (usize, usize) {
     let chunk = (index / FIRST_CHUNK + 1).ilog2() as usize;
     (chunk, index - FIRST_CHUNK * ((1 << chunk) - 1))
 }

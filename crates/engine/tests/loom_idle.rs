@@ -7,7 +7,7 @@ mod model;
 
 use evenkeel_core::CpuId;
 use evenkeel_engine::host::Shared;
-use evenkeel_engine::idle::{Claimed, Domain, KickReason, ParkWord, Place, Searcher};
+use evenkeel_engine::idle::{Claimed, Counted, Domain, KickReason, ParkWord, Place, Scope, Searcher};
 use model::{Arc, Word, at, cpu_id, explore, fence, race, role};
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -38,8 +38,17 @@ fn place(bit: usize) -> Place {
 }
 
 impl World {
-    /// As `kick_searcher`.
+    /// As `kick_searcher`, by a CPU for something that waits on it.
     fn kick_searcher(&self, cpu: usize) {
+        self.kick_searcher_for(cpu, cpu);
+    }
+
+    /// As `kick_searcher`, by a CPU for something that waits on another.
+    fn kick_searcher_for(&self, cpu: usize, of: usize) {
+        if !self.domain.has_parked(at(cpu)) {
+            return;
+        }
+        self.domain.show_loaded(at(cpu), place(of), fence);
         let word_of = |cpu: CpuId| &self.words[cpu.index()];
         if let Searcher::Kick(kicked) = self.domain.claim_searcher(at(cpu), 0, word_of, fence) {
             self.kicked[kicked.index()].store(at(cpu), 1, Relaxed);
@@ -48,9 +57,14 @@ impl World {
 
     /// As `wake_on_seat` with a watch that is not relied on.
     fn push(&self, cpu: usize) {
-        self.waiting[cpu].fetch_add(at(cpu), 1, Relaxed);
+        self.push_to(cpu, cpu);
+    }
+
+    /// As `wake_from_outside` to a CPU that runs.
+    fn push_to(&self, cpu: usize, of: usize) {
+        self.waiting[of].fetch_add(at(cpu), 1, Relaxed);
         fence();
-        self.kick_searcher(cpu);
+        self.kick_searcher_for(cpu, of);
     }
 
     /// As `wake_on_seat` for a task that waits alone.
@@ -62,43 +76,75 @@ impl World {
         }
     }
 
-    /// The look at everything.
-    fn has_work(&self, cpu: usize) -> bool {
+    /// As `note_empty`.
+    fn note_empty(&self, cpu: usize, of: usize) {
+        if self.domain.hide_loaded(at(cpu), place(of), fence) && self.waits_on(cpu, of) {
+            self.kick_searcher_for(cpu, of);
+        }
+    }
+
+    fn waits_on(&self, cpu: usize, of: usize) -> bool {
         let waits = |word: &Word| word.load(at(cpu), Relaxed) > 0;
-        self.waiting.iter().any(waits) || waits(&self.inbox)
+        waits(&self.waiting[of]) || (of == 0 && waits(&self.inbox))
+    }
+
+    /// Whether anything waits.
+    fn has_work(&self, cpu: usize) -> bool {
+        (0..CPUS).any(|of| self.waits_on(cpu, of))
+    }
+
+    /// As `look_scope` of a CPU that has not left the watch.
+    fn scope(&self, cpu: usize) -> Scope {
+        if self.domain.is_watched(at(cpu)) { Scope::Loaded } else { Scope::Running }
+    }
+
+    /// As `survey`.
+    fn sees_work(&self, cpu: usize, scope: Scope) -> bool {
+        self.domain.in_scope(at(cpu), scope, 0).any(|of| self.waits_on(cpu, of.index()))
     }
 
     /// Takes one waiting task.
-    fn steal(&self, cpu: usize) -> bool {
-        self.waiting.iter().chain([&self.inbox]).any(|word| {
-            let held = word.load(at(cpu), Relaxed);
-            held > 0 && word.compare_exchange(at(cpu), held, held - 1, Relaxed).is_ok()
+    fn steal(&self, cpu: usize, scope: Scope) -> bool {
+        self.domain.in_scope(at(cpu), scope, 0).any(|of| {
+            let inbox = (of.index() == 0).then_some(&self.inbox);
+            std::iter::once(&self.waiting[of.index()]).chain(inbox).any(|word| {
+                let held = word.load(at(cpu), Relaxed);
+                let is_taken = held > 0 && word.compare_exchange(at(cpu), held, held - 1, Relaxed).is_ok();
+                if is_taken && held == 1 {
+                    self.note_empty(cpu, of.index());
+                }
+                is_taken
+            })
         })
     }
 
     /// As `end_idling`, and then a poll that does not end.
-    fn run(&self, cpu: usize) {
+    fn run(&self, cpu: usize, has_left_watch: bool) {
         fence();
-        if self.has_work(cpu) {
+        let scope = if has_left_watch { Scope::Running } else { self.scope(cpu) };
+        if self.domain.has_parked(at(cpu)) && self.sees_work(cpu, scope) {
             self.kick_searcher(cpu);
         }
     }
 
     /// One search of a CPU that is counted, as `go_idle` and `park`.
     fn search_and_park(&self, cpu: usize) -> Idled {
-        if self.steal(cpu) {
+        if self.steal(cpu, self.scope(cpu)) {
             self.domain.end_search(at(cpu));
-            self.run(cpu);
+            self.run(cpu, false);
             return Idled::Runs;
         }
-        self.domain.enter_park(at(cpu), place(cpu), &self.words[cpu], fence);
-        if self.has_work(cpu) { Idled::SawWork } else { Idled::Parked }
+        self.enter_park(cpu, Counted::AsSearcher);
+        if self.sees_work(cpu, self.scope(cpu)) { Idled::SawWork } else { Idled::Parked }
+    }
+
+    fn enter_park(&self, cpu: usize, counted: Counted) {
+        self.domain.enter_park(at(cpu), place(cpu), &self.words[cpu], counted, fence);
     }
 
     /// Parks a CPU before the race.
     fn park(&self, cpu: usize) {
-        self.domain.begin_search(at(cpu));
-        self.domain.enter_park(at(cpu), place(cpu), &self.words[cpu], fence);
+        self.enter_park(cpu, Counted::Not);
     }
 
     fn was_kicked(&self, cpu: usize) -> bool {
@@ -230,7 +276,7 @@ fn a_kick_that_is_put_off_is_seen_by_the_keeper_who_leaves() {
                 if roused == evenkeel_engine::idle::Roused::ByKick(KickReason::Search) {
                     world.domain.end_search(at(1));
                 }
-                world.run(1);
+                world.run(1, true);
             }),
         ]);
         world.check(&[2]);
@@ -251,7 +297,7 @@ fn a_cpu_that_parks_as_the_keeper_leaves_does_not_sleep_unwatched() {
         let takes = Arc::clone(&keeps);
         race([
             role(&world, move |world| {
-                world.domain.enter_park(at(2), place(2), &world.words[2], fence);
+                world.enter_park(2, Counted::AsSearcher);
                 if world.domain.take_watch(at(2), cpu_id(2)) == Claimed::Kick {
                     takes.store(at(2), 1, Relaxed);
                 }
@@ -297,6 +343,66 @@ fn tasks_on_their_way_into_a_queue_are_not_lost() {
         ]);
         if parked.load(at(0), Relaxed) == 1 {
             world.check(&[1]);
+        }
+    });
+}
+
+#[test]
+fn a_bit_that_is_cleared_beside_a_push_is_set_again() {
+    explore(|| {
+        let world = world();
+        world.park(2);
+        assert_eq!(world.domain.take_watch(at(2), cpu_id(2)), Claimed::Kick);
+        // Left over: what it was set for has been taken.
+        world.domain.show_loaded(at(0), place(0), fence);
+        world.domain.begin_search(at(1));
+        let world = Arc::new(world);
+        let parked = Arc::new(Word::new(0));
+        let has_parked = Arc::clone(&parked);
+        race([
+            role(&world, |world| world.push_to(3, 0)),
+            role(&world, |world| world.note_empty(0, 0)),
+            role(&world, move |world| {
+                if world.search_and_park(1) == Idled::Parked {
+                    has_parked.store(at(1), 1, Relaxed);
+                }
+            }),
+        ]);
+        if parked.load(at(0), Relaxed) == 1 {
+            world.check(&[1, 2]);
+        }
+    });
+}
+
+#[test]
+fn a_push_that_shows_no_bit_is_seen_by_the_keeper_who_leaves() {
+    explore(|| {
+        let world = world();
+        world.park(1);
+        assert_eq!(world.domain.take_watch(at(1), cpu_id(1)), Claimed::Kick);
+        let world = Arc::new(world);
+        let parked = Arc::new(Word::new(0));
+        let has_parked = Arc::clone(&parked);
+        race([
+            role(&world, |world| world.push(0)),
+            role(&world, |world| {
+                let roused = world.domain.leave_park(at(1), place(1), &world.words[1]);
+                world.domain.leave_watch(at(1));
+                if roused == evenkeel_engine::idle::Roused::ByKick(KickReason::Search) {
+                    world.domain.end_search(at(1));
+                }
+                world.run(1, true);
+            }),
+            // Has seen no bit, and so was not counted.
+            role(&world, move |world| {
+                world.enter_park(2, Counted::Not);
+                if !world.sees_work(2, world.scope(2)) {
+                    has_parked.store(at(2), 1, Relaxed);
+                }
+            }),
+        ]);
+        if parked.load(at(0), Relaxed) == 1 {
+            world.check(&[2]);
         }
     });
 }

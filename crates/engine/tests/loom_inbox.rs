@@ -4,7 +4,7 @@ mod model;
 
 use evenkeel_core::balance::InboxHint;
 use evenkeel_engine::host::Shared;
-use evenkeel_engine::idle::{Claimed, Domain, KickReason, ParkWord, Place, Searcher};
+use evenkeel_engine::idle::{Claimed, Counted, Domain, KickReason, ParkWord, Place, Searcher};
 use evenkeel_engine::inbox::{Inbox, Link, Linked, Pushed};
 use model::{Arc, Locked, UnsafeCell, Word, at, cpu_id, explore, fence, race, role};
 use std::ptr::NonNull;
@@ -170,7 +170,7 @@ fn machine() -> Arc<Machine> {
         has_parked: Word::new(0),
     };
     machine.domain.begin_search(at(2));
-    machine.domain.enter_park(at(2), place(2), &machine.words[2], fence);
+    machine.domain.enter_park(at(2), place(2), &machine.words[2], Counted::AsSearcher, fence);
     Arc::new(machine)
 }
 
@@ -215,7 +215,7 @@ fn rescue(machine: &Machine) {
 /// CPU 0 has found its queue empty, and parks.
 fn park(machine: &Machine) {
     machine.domain.begin_search(at(0));
-    machine.domain.enter_park(at(0), place(0), &machine.words[0], fence);
+    machine.domain.enter_park(at(0), place(0), &machine.words[0], Counted::AsSearcher, fence);
     let has_own = machine.world.inbox.hint(at(0)) != InboxHint::Empty || machine.length.load(at(0), Relaxed) > 0;
     if !has_own {
         machine.has_parked.store(at(0), 1, Relaxed);

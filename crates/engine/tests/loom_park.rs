@@ -91,7 +91,7 @@ fn a_park_that_ends_by_time_still_sees_a_claim() {
                     world.inbox.store(at(0), 1, Relaxed);
                 }
                 Roused::ByTime => {}
-                Roused::ByKick(KickReason::Inbox) => panic!("nobody gave that reason"),
+                Roused::ByKick(KickReason::Inbox | KickReason::Masked) => panic!("nobody gave that reason"),
             }),
         ]);
         let seen = world.inbox.load(at(0), Relaxed);

@@ -7,7 +7,7 @@ use crate::available;
 use crate::runtime::Runtime;
 use evenkeel_core::Span;
 use evenkeel_core::switches::{Claim, Switch};
-use evenkeel_engine::{Charging, Config, SLICE_DEFAULT};
+use evenkeel_engine::{Charging, Config, Raising, SLICE_DEFAULT};
 use std::fmt;
 use std::io;
 use std::sync::Arc;
@@ -124,8 +124,13 @@ impl Builder {
             pin => PinPlan::new(pin, &affinity::allowed()?, &Caches::of_this_machine())?,
         };
         let caches = caches_of(plan.as_ref(), workers)?;
-        let config =
-            Config { caches, slice: Span::from(self.slice), seed: self.seed, charging: Charging::ReserveAndSettle };
+        let config = Config {
+            caches,
+            slice: Span::from(self.slice),
+            seed: self.seed,
+            charging: Charging::default(),
+            raising: Raising::default(),
+        };
         let runtime = Runtime::start(config, &self.name, self.stack_size, plan.as_ref(), &self.hooks)?;
         let claim = Switch::Claim(self.claim);
         let set = runtime.switches().set(claim.name(), claim.value());

@@ -113,19 +113,17 @@ impl Children {
         self.renew(group, clock)
     }
 
+    /// The child with the smallest clock of the first [`SCAN_MAX`] that can be used.
+    pub(super) fn smallest_usable(
+        &self,
+        clock: impl Fn(GroupId) -> Vtime,
+        is_usable: impl Fn(Slot) -> bool,
+    ) -> Option<Slot> {
+        least_of(self.members.iter().filter(|member| is_usable(member.slot)).take(SCAN_MAX), clock)
+    }
+
     fn scan(&self, clock: impl Fn(GroupId) -> Vtime) -> Option<Slot> {
-        let mut best = None::<(Vtime, Member)>;
-        for member in &self.members {
-            let key = clock(member.group);
-            let is_better = best.is_none_or(|(least, held)| match key.ahead_of(least) {
-                0 => member.group < held.group,
-                ahead => ahead < 0,
-            });
-            if is_better {
-                best = Some((key, *member));
-            }
-        }
-        best.map(|(_, member)| member.slot)
+        least_of(self.members.iter(), clock)
     }
 
     fn build(&mut self, clock: impl Fn(GroupId) -> Vtime) {
@@ -168,4 +166,20 @@ impl Children {
         }
         least.map(|entry| entry.slot)
     }
+}
+
+/// The member with the smallest clock, ties by group.
+fn least_of<'a>(members: impl Iterator<Item = &'a Member>, clock: impl Fn(GroupId) -> Vtime) -> Option<Slot> {
+    let mut best = None::<(Vtime, Member)>;
+    for member in members {
+        let key = clock(member.group);
+        let is_better = best.is_none_or(|(least, held)| match key.ahead_of(least) {
+            0 => member.group < held.group,
+            ahead => ahead < 0,
+        });
+        if is_better {
+            best = Some((key, *member));
+        }
+    }
+    best.map(|(_, member)| member.slot)
 }

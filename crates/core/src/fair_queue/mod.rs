@@ -11,18 +11,22 @@
 //! - Q2: the order is total: clock, then group id.
 //! - Q3: `pick` returns a leaf with the smallest clock at every level, up to the staleness that I4 allows.
 //! - Q4: `len` equals the number of tasks in all leaves.
+//! - Q5: tasks leave a leaf in the order in which they came, among those that the caller admits.
 //!
 //! Deferred counting: whether a group waits on a CPU is counted elsewhere (`waiting_cpus`), at a cost. A task that is
 //! requeued and picked again at once would change the count twice for nothing, so edges are collected and reported by
 //! [`FairQueue::settle_counts`], after the pick.
 
 mod children;
+mod lanes;
 
-use crate::{GroupId, Vtime};
-use alloc::collections::VecDeque;
+pub use lanes::Admits;
+
+use crate::{GroupId, MaskId, Vtime};
 use alloc::vec::Vec;
 use children::Children;
 use hashbrown::HashMap;
+use lanes::Lanes;
 use rustc_hash::FxBuildHasher;
 
 /// The place of a node in its queue; valid until the node is removed.
@@ -72,7 +76,7 @@ struct Node<G, T> {
     parent: Slot,
     /// `None` for the root and for free places.
     payload: Option<G>,
-    tasks: VecDeque<T>,
+    tasks: Lanes<T>,
     children: Children,
     /// Tasks that wait in this subtree.
     waiting: usize,
@@ -93,7 +97,7 @@ impl<G, T> Node<G, T> {
             group,
             parent,
             payload,
-            tasks: VecDeque::new(),
+            tasks: Lanes::default(),
             children: Children::default(),
             waiting: 0,
             kids: 0,
@@ -210,15 +214,33 @@ impl<G, T> FairQueue<G, T> {
 
     /// Enqueues a task at the end of the group's queue.
     pub fn push(&mut self, slot: Slot, task: T) {
-        self.nodes[slot.index()].tasks.push_back(task);
+        self.nodes[slot.index()].tasks.push(task);
+        self.grow(slot);
+    }
+
+    /// Enqueues a task with a mask of its own at the end of the group's queue.
+    pub fn push_masked(&mut self, slot: Slot, mask: MaskId, task: T) {
+        self.nodes[slot.index()].tasks.push_masked(mask, task);
         self.grow(slot);
     }
 
     /// Dequeues the task of this leaf that has waited longest.
     pub fn pop(&mut self, slot: Slot) -> Option<T> {
-        let task = self.nodes[slot.index()].tasks.pop_front()?;
+        let task = self.nodes[slot.index()].tasks.pop()?;
         self.shrink(slot);
         Some(task)
+    }
+
+    /// Dequeues the task of this leaf that has waited longest of those that the caller admits.
+    pub fn pop_admitted(&mut self, slot: Slot, admits: &Admits<impl Fn(MaskId) -> bool>) -> Option<T> {
+        let task = self.nodes[slot.index()].tasks.pop_admitted(admits)?;
+        self.shrink(slot);
+        Some(task)
+    }
+
+    /// Whether any task waits in this leaf that the caller admits.
+    pub fn has_admitted(&self, slot: Slot, admits: &Admits<impl Fn(MaskId) -> bool>) -> bool {
+        self.nodes[slot.index()].tasks.has_admitted(admits)
     }
 
     /// The leaf to run next: at each level the waiting child with the smallest clock.
@@ -236,6 +258,20 @@ impl<G, T> FairQueue<G, T> {
         let smallest = children.smallest(|slot| self.nodes[slot.index()].group, clock);
         self.nodes[parent.index()].children = children;
         smallest
+    }
+
+    /// The waiting child of `parent` with the smallest clock of those that the caller can use. Among many children it
+    /// is the smallest of the first few that it can.
+    pub fn smallest_usable(
+        &mut self,
+        parent: Slot,
+        clock: impl Fn(GroupId) -> Vtime,
+        is_usable: impl Fn(&Self, Slot) -> bool,
+    ) -> Option<Slot> {
+        if let Some(smallest) = self.smallest_child(parent, &clock).filter(|slot| is_usable(self, *slot)) {
+            return Some(smallest);
+        }
+        self.nodes[parent.index()].children.smallest_usable(clock, |slot| is_usable(self, slot))
     }
 
     /// Reports the edges since the last call, and hands back what was kept for groups that have left the queue.
@@ -287,6 +323,13 @@ impl<G, T> FairQueue<G, T> {
     pub fn queued(&self) -> impl Iterator<Item = GroupId> + '_ {
         let is_group = |(index, node): &(usize, &Node<G, T>)| *index != Slot::ROOT.index() && node.waiting > 0;
         self.nodes.iter().enumerate().filter(is_group).map(|(_, node)| node.group)
+    }
+
+    /// The tasks that wait in each group's leaf: how many without a mask of their own, and how many of each mask. For
+    /// checks.
+    pub fn contents(&self) -> impl Iterator<Item = (&G, usize, Vec<(MaskId, usize)>)> + '_ {
+        let leaves = self.nodes.iter().filter_map(|node| node.payload.as_ref().map(|payload| (payload, &node.tasks)));
+        leaves.map(|(payload, tasks)| (payload, tasks.common_len(), tasks.masks().collect()))
     }
 
     /// The keys that the order of the groups at the top has stored, for checks of I4.

@@ -1,6 +1,6 @@
 use super::*;
 use crate::{Span, Vspan, Weight};
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, VecDeque};
 use proptest::prelude::*;
 
 const SLICE: u64 = 1_000_000;
@@ -99,6 +99,30 @@ fn a_tree_is_descended_by_clock_at_each_level() {
     let mut gone = alloc::vec![];
     queue.settle_counts(|_, _| {}, |group, ()| gone.push(group));
     assert_eq!(gone, [id(2), id(0)], "a parent goes with its last child");
+}
+
+#[test]
+fn the_smallest_that_can_be_used_is_found_among_few_and_among_many() {
+    for groups in [8, 200] {
+        let mut queue = FairQueue::default();
+        (0..groups).for_each(|group| push(&mut queue, group, 0));
+        let clock = |group: GroupId| at(group.index() as u64);
+        let slot = queue.smallest_usable(Slot::ROOT, clock, |queue, slot| queue.group(slot).index() >= groups - 3);
+        assert_eq!(slot.map(|slot| queue.group(slot)), Some(id(groups - 3)), "{groups} groups");
+        assert_eq!(queue.smallest_usable(Slot::ROOT, clock, |_, _| false), None);
+    }
+}
+
+#[test]
+fn tasks_with_masks_count_as_waiting() {
+    let mut queue = FairQueue::default();
+    let slot = queue.ensure(id(0), Slot::ROOT, || ());
+    queue.push_masked(slot, MaskId::new(1), 7u32);
+    assert_eq!((queue.len(), queue.waiting(slot)), (1, 1));
+    let none = Admits { common: true, masked: |_| false };
+    assert_eq!((queue.has_admitted(slot, &none), queue.pop_admitted(slot, &none)), (false, None));
+    assert_eq!(queue.pick(|_| Vtime::ZERO), Some(slot));
+    assert_eq!((queue.pop(slot), queue.len()), (Some(7), 0));
 }
 
 #[derive(Clone, Debug)]

@@ -5,9 +5,10 @@
 use crate::context;
 use crate::group::{GroupPort, Limit};
 use crate::machine::{AnyMachine, OpenGroupError, make_group};
+use crate::masks::CpusError;
 use crate::table::Admission;
 use crate::task::{self, JoinHandle, Reason};
-use evenkeel_core::{GroupId, Weight, WeightOutOfRange};
+use evenkeel_core::{CpuMask, GroupId, MaskId, Weight, WeightOutOfRange};
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
@@ -28,11 +29,12 @@ pub struct GroupBuilder {
     name: String,
     weight: u32,
     limit: Limit,
+    cpus: Option<CpuMask>,
 }
 
 impl GroupBuilder {
     pub(super) fn new(machine: Arc<dyn AnyMachine>, name: String) -> Self {
-        GroupBuilder { machine, name, weight: Weight::DEFAULT.get(), limit: Limit::None }
+        GroupBuilder { machine, name, weight: Weight::DEFAULT.get(), limit: Limit::None, cpus: None }
     }
 
     /// Its share relative to other groups, 1 to 10,000. The default is 100.
@@ -47,15 +49,28 @@ impl GroupBuilder {
         self
     }
 
+    /// Its tasks run on these CPUs only: numbers of workers on threads, from 0, and of simulated CPUs on a simulated
+    /// machine. All CPUs by default. Cannot be changed later.
+    ///
+    /// A worker's thread runs where the operating system lets it, unless it is pinned: a mask names workers, not
+    /// processors.
+    pub fn cpus(mut self, cpus: CpuMask) -> Self {
+        self.cpus = Some(cpus);
+        self
+    }
+
     /// Makes the group.
     ///
     /// # Errors
-    /// If the weight is out of range, the runtime is stopping, or there are millions of groups.
+    /// If the weight is out of range, the mask is empty or names a CPU that the runtime doesn't have, the runtime is
+    /// stopping, there are millions of groups, or tens of thousands of different masks.
     pub fn build(self) -> Result<Group, GroupError> {
         let weight = Weight::new(self.weight).map_err(GroupError::Weight)?;
-        let port = make_group(&self.machine, &self.name, weight, self.limit).map_err(|error| match error {
+        let port = make_group(&self.machine, &self.name, weight, self.limit, self.cpus.as_ref());
+        let port = port.map_err(|error| match error {
             OpenGroupError::Stopping => GroupError::Stopping,
             OpenGroupError::TableFull => GroupError::TooMany,
+            OpenGroupError::Cpus(error) => GroupError::Cpus(error),
         })?;
         Ok(Group { port })
     }
@@ -71,6 +86,8 @@ pub enum GroupError {
     Stopping,
     /// The runtime has as many groups as it can.
     TooMany,
+    /// Its tasks could not run on these CPUs.
+    Cpus(CpusError),
 }
 
 impl fmt::Display for GroupError {
@@ -79,6 +96,7 @@ impl fmt::Display for GroupError {
             GroupError::Weight(error) => error.fmt(f),
             GroupError::Stopping => f.write_str("the runtime is stopping"),
             GroupError::TooMany => f.write_str("the runtime has as many groups as it can"),
+            GroupError::Cpus(error) => error.fmt(f),
         }
     }
 }
@@ -93,14 +111,17 @@ pub enum SpawnError {
     Full,
     /// The runtime is stopping.
     Stopping,
+    /// It could not run on these CPUs: see [`Group::spawn_on`].
+    Cpus(CpusError),
 }
 
 impl fmt::Display for SpawnError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            SpawnError::Full => "the group has reached max_tasks",
-            SpawnError::Stopping => "the runtime is stopping",
-        })
+        match self {
+            SpawnError::Full => f.write_str("the group has reached max_tasks"),
+            SpawnError::Stopping => f.write_str("the runtime is stopping"),
+            SpawnError::Cpus(error) => error.fmt(f),
+        }
     }
 }
 
@@ -119,12 +140,21 @@ impl Group {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        self.try_spawn(future).unwrap_or_else(|error| {
-            JoinHandle::refused(match error {
-                SpawnError::Full => Reason::Full,
-                SpawnError::Stopping => Reason::Cancelled,
-            })
-        })
+        self.try_spawn(future).unwrap_or_else(refused)
+    }
+
+    /// Spawns a task into this group that runs on these CPUs only, of those that the group may use.
+    ///
+    /// The mask is the task's alone: what it spawns by itself may run wherever the group may.
+    ///
+    /// If the group is full, the runtime stopping, or there is no such CPU, the future is dropped and the handle resolves
+    /// to an error: see [`JoinError::has_no_cpu`](super::JoinError::has_no_cpu).
+    pub fn spawn_on<F>(&self, cpus: &CpuMask, future: F) -> JoinHandle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        self.try_spawn_on(cpus, future).unwrap_or_else(refused)
     }
 
     /// Spawns a task into this group, or says why not.
@@ -136,12 +166,35 @@ impl Group {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
+        self.launch(self.port.node().mask(), future)
+    }
+
+    /// Spawns a task into this group that runs on these CPUs only, or says why not: see [`Group::spawn_on`].
+    ///
+    /// # Errors
+    /// If the mask is empty, names a CPU that the runtime doesn't have, or none that the group may use; if the group is full
+    /// or the runtime stopping. The future is dropped.
+    pub fn try_spawn_on<F>(&self, cpus: &CpuMask, future: F) -> Result<JoinHandle<F::Output>, SpawnError>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        let machine = self.port.machine();
+        let mask = machine.mask_within(cpus, self.port.node().mask()).map_err(SpawnError::Cpus)?;
+        self.launch(mask, future)
+    }
+
+    fn launch<F>(&self, mask: MaskId, future: F) -> Result<JoinHandle<F::Output>, SpawnError>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
         match self.port.machine().admit(self.port.node()) {
             Admission::Admitted => {}
             Admission::Full => return Err(SpawnError::Full),
             Admission::Stopping => return Err(SpawnError::Stopping),
         }
-        let (runnable, handle) = task::create(self.near_port(), future);
+        let (runnable, handle) = task::create(self.near_port(), mask, future);
         task::launch(&self.port, runnable);
         Ok(handle)
     }
@@ -165,6 +218,11 @@ impl Group {
         self.port.id()
     }
 
+    /// The CPUs that its tasks may use.
+    pub fn cpus(&self) -> CpuMask {
+        self.port.machine().cpus_of(self.port.node().mask())
+    }
+
     /// Its weight.
     pub fn weight(&self) -> u32 {
         self.port.machine().weight(self.id()).get()
@@ -178,6 +236,15 @@ impl Group {
         self.port.machine().set_weight(self.id(), Weight::new(weight)?);
         Ok(())
     }
+}
+
+/// The handle of a task that was not spawned.
+fn refused<T>(error: SpawnError) -> JoinHandle<T> {
+    JoinHandle::refused(match error {
+        SpawnError::Full => Reason::Full,
+        SpawnError::Stopping => Reason::Cancelled,
+        SpawnError::Cpus(error) => Reason::Cpus(error),
+    })
 }
 
 impl fmt::Debug for Group {

@@ -12,6 +12,7 @@ pub use group::{Group, GroupBuilder, GroupError, SpawnError};
 pub use run::{Run, run};
 pub use sleep::{Elapsed, Sleep, Timeout, sleep, sleep_until, timeout};
 
+pub use crate::masks::CpusError;
 pub use crate::task::{JoinError, JoinHandle};
 pub use evenkeel_core::stats::{CpuStats, GroupStats, Load, Stats};
 pub use evenkeel_core::switches::SwitchError;
@@ -20,9 +21,10 @@ use crate::context::{self, Current};
 use crate::group::GroupPort;
 use crate::host::Host;
 use crate::machine::{AnyMachine, Machine, make_group};
+use crate::seat::Seat;
 use crate::task::Reason;
 use evenkeel_core::switches::Switch;
-use evenkeel_core::{Span, Time, Weight};
+use evenkeel_core::{CpuId, Span, Time, Weight};
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -62,7 +64,7 @@ impl Handle {
     /// If the machine has stopped.
     pub fn new<H: Host>(machine: &Arc<Machine<H>>) -> Handle {
         let machine: Arc<dyn AnyMachine> = Arc::clone(machine) as _;
-        let default_group = make_group(&machine, "default", Weight::DEFAULT, crate::group::Limit::None)
+        let default_group = make_group(&machine, "default", Weight::DEFAULT, crate::group::Limit::None, None)
             .expect("a machine that has not stopped has room for a first group");
         Handle { machine, default_group }
     }
@@ -191,6 +193,12 @@ where
         Err(NoRuntime) if context::is_ending() => JoinHandle::refused(Reason::NoRuntime),
         Err(error) => panic!("{error}"),
     }
+}
+
+/// The CPU that the calling task runs on: on threads the number of its worker, from 0, as in [`GroupBuilder::cpus`]. `None`
+/// outside a task. It may be another one after each await.
+pub fn current_cpu() -> Option<CpuId> {
+    context::with(|current| current.and_then(Current::seat).map(Seat::cpu))
 }
 
 /// Lets others go first: the calling task stays runnable and is polled again in its turn.

@@ -12,7 +12,7 @@ use crate::task::Runnable;
 use evenkeel_core::balance::Waiting;
 use evenkeel_core::fair_queue::Slot;
 use evenkeel_core::switches::LookAround;
-use evenkeel_core::{GroupId, Span, Time};
+use evenkeel_core::{GroupId, MaskId, Span, Time};
 
 /// A group's turn on this CPU.
 #[derive(Debug)]
@@ -64,7 +64,10 @@ impl<H: Host> Turns<H> {
         if let Some(slice) = self.slice.take() {
             match self.turn(machine, &queue, &slice, requeued.is_some(), now) {
                 Turn::GoesOn => {
-                    queue.fair_requeue(slice.slot, requeued);
+                    // Its group keeps what it reserved.
+                    if let Some(task) = requeued {
+                        queue.push(slice.slot, task);
+                    }
                     let slot = slice.slot;
                     self.slice = Some(slice);
                     return self.take(machine, &mut queue, slot, now);
@@ -92,7 +95,8 @@ impl<H: Host> Turns<H> {
     /// what was in it: so if no length was shown, who looked in between may have gone to sleep.
     fn take_in(&mut self, machine: &Machine<H>, queue: &mut RunQueue, now: Time) {
         let at = self.at(Site::Dispatch);
-        self.is_news |= machine.cpu(self.cpu).waiting.length(at) == 0;
+        // What has a mask tells by itself whom it is for.
+        self.is_news |= machine.cpu(self.cpu).waiting.length(at) == queue.masked.shown_total();
         machine.intake(at, self.cpu, queue, now);
     }
 
@@ -142,6 +146,7 @@ impl<H: Host> Turns<H> {
         let Some(slot) = queue.fair.pick(|group| machine.table.row(group).clock(at)) else {
             machine.publish(at, self.cpu, queue);
             machine.settle_counts(at, queue);
+            machine.note_empty(at, self.cpu, queue);
             return None;
         };
         let path = queue.fair.path(slot).map(|slot| machine.reserve(at, queue.fair.group(slot)));
@@ -159,13 +164,18 @@ impl<H: Host> Turns<H> {
         let task = self.take(machine, queue, slot, now);
         // After the task has left: what is published is what waits.
         machine.publish(at, self.cpu, queue);
+        machine.note_empty(at, self.cpu, queue);
         task
     }
 
     /// Dequeues a task of the running group, and ends the hold of the lock: counts, figures, and a kick that is owed.
     fn take(&mut self, machine: &Machine<H>, queue: &mut RunQueue, slot: Slot, now: Time) -> Option<Runnable> {
         let at = self.at(Site::Dispatch);
-        let task = queue.fair.pop(slot)?;
+        let task = queue.pop(slot)?;
+        if task.metadata().mask() != MaskId::ALL {
+            debug_assert!(machine.masks.allows(task.metadata().mask(), self.cpu), "I6: dispatched on CPU {}", self.cpu);
+            task.metadata().set_last_cpu(self.cpu);
+        }
         let wait = now.since(task.metadata().runnable_since());
         let group = queue.fair.group(slot);
         let tally = &mut queue.fair.payload_mut(slot).tally;
@@ -179,12 +189,15 @@ impl<H: Host> Turns<H> {
         machine.publish_length(at, self.cpu, queue);
         self.seat().left_waiting.set(queue.fair.len());
         self.woke_for_nothing = false;
-        if self.is_searching || self.has_left_watch {
-            self.end_idling(machine);
-        } else if self.is_news && !queue.fair.is_empty() {
+        if self.is_searching || self.has_left_watch || self.owes_look {
+            self.end_idling(machine, queue.open_len());
+        } else if self.is_news && queue.open_len() > 0 {
             // ORDER P1, P3: as for a push.
             H::fence(at);
             machine.kick_searcher(at, self.cpu);
+        }
+        if queue.masked.is_used() {
+            machine.spread_news(at, self.cpu, queue.masked.take_news());
         }
         self.settle_watch(machine);
         Some(task)
@@ -195,13 +208,6 @@ impl RunQueue {
     /// Whether tasks of the group wait here.
     fn has_waiting(&self, group: GroupId) -> bool {
         self.fair.find(group).is_some_and(|slot| self.fair.waiting(slot) > 0)
-    }
-
-    /// Requeues the task of a turn that goes on: its group keeps what it reserved.
-    fn fair_requeue(&mut self, slot: Slot, task: Option<Runnable>) {
-        if let Some(task) = task {
-            self.fair.push(slot, task);
-        }
     }
 }
 

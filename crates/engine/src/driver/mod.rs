@@ -66,6 +66,10 @@ struct Turns<H: Host> {
     keeps_watch: bool,
     /// It kept the watch, and has not looked at everything since.
     has_left_watch: bool,
+    /// It was kicked for something that few may run, and has not passed that on yet (P6).
+    owes_look: bool,
+    /// Its last look saw work, perhaps on a CPU that does not show any: the search that follows looks there too.
+    has_seen_work: bool,
     /// Somebody keeps the watch over the timers here, or had no need to, since it was last idle.
     is_watch_settled: bool,
     /// What is left waiting here at the end of this dispatch was not shown to others before it.
@@ -100,6 +104,8 @@ impl<H: Host> Driver<H> {
             is_parked: false,
             keeps_watch: false,
             has_left_watch: false,
+            owes_look: false,
+            has_seen_work: false,
             is_watch_settled: false,
             is_news: false,
             woke_for_nothing: false,

@@ -7,8 +7,9 @@
 use super::{Step, Turns};
 use crate::cpu::Counter;
 use crate::host::{Host, Site};
-use crate::idle::{Claimed, Domain, KickReason, Roused};
+use crate::idle::{Claimed, Counted, Domain, KickReason, Roused, Scope, Searcher};
 use crate::machine::{Machine, MachinePhase};
+use crate::masks::CpuBits;
 use evenkeel_core::balance::InboxHint;
 use evenkeel_core::{Span, Time};
 
@@ -27,11 +28,16 @@ impl<H: Host> Turns<H> {
         machine.cpu(self.cpu).waiting.set_running(self.at(Site::Park), None);
         self.seat().clear_ports();
         self.is_watch_settled = false;
+        let scope = self.search_scope(machine);
+        let is_worth_it = self.is_searching || scope == Scope::Running || machine.has_loaded(self.at(Site::Search));
+        if !is_worth_it {
+            return self.park(machine, now);
+        }
         if !self.is_searching {
             self.is_searching = true;
             self.domain(machine).begin_search(self.at(Site::Search));
         }
-        if !self.search(machine, now) {
+        if !self.search(machine, scope, now) {
             return self.park(machine, now);
         }
         // In the same step: two idle CPUs could otherwise take one task from each other for ever, each before the other
@@ -42,23 +48,61 @@ impl<H: Host> Turns<H> {
         }
     }
 
+    /// Which CPUs to search: while nobody keeps the watch, something may wait on one that does not show it.
+    fn search_scope(&mut self, machine: &Machine<H>) -> Scope {
+        match std::mem::take(&mut self.has_seen_work) {
+            true => Scope::Running,
+            false => self.look_scope(machine),
+        }
+    }
+
+    fn look_scope(&self, machine: &Machine<H>) -> Scope {
+        let is_covered = !self.has_left_watch && self.domain(machine).is_watched(self.at(Site::Search));
+        if is_covered { Scope::Loaded } else { Scope::Running }
+    }
+
     /// There is work for this CPU, which has searched or kept the watch: if there is more to do or to watch, another CPU
     /// is kicked.
-    pub(super) fn end_idling(&mut self, machine: &Machine<H>) {
+    /// `open` tasks wait here that may run everywhere.
+    pub(super) fn end_idling(&mut self, machine: &Machine<H>, open: usize) {
         let at = self.at(Site::Search);
         if std::mem::take(&mut self.is_searching) {
             self.domain(machine).end_search(at);
         }
-        self.has_left_watch = false;
         // ORDER P3, P4: a pusher that saw the search, or the watch, did not kick. Either this look sees what it pushed,
         // or it saw neither.
         H::fence(at);
-        let waits_here = self.seat().left_waiting.get() > 0 || machine.cpu(self.cpu).inbox.hint(at) != InboxHint::Empty;
-        let now = machine.host.now(self.cpu);
-        let survey = self.survey(machine, now);
+        let scope = self.look_scope(machine);
+        self.has_left_watch = false;
+        // Who parks later looks for himself.
+        if !machine.has_parked(at) {
+            self.owes_look = false;
+            return;
+        }
+        let waits_here = open > 0 || machine.cpu(self.cpu).inbox.hint(at) != InboxHint::Empty;
+        let survey = self.survey(machine, scope, machine.host.now(self.cpu));
         let is_unwatched = survey.later < Time::NEVER && !self.domain(machine).is_watched(at);
         if waits_here || survey.has_work || is_unwatched {
             machine.kick_searcher(at, self.cpu);
+        }
+        self.pass_on(machine);
+    }
+
+    /// After a fence: if this CPU was kicked for something that few may run, kicks another of those for whom there is any,
+    /// here or elsewhere. That may be what it was kicked for, or what has come meanwhile and kicked nobody (P6).
+    fn pass_on(&mut self, machine: &Machine<H>) {
+        if !std::mem::take(&mut self.owes_look) {
+            return;
+        }
+        let at = self.at(Site::Search);
+        // What shows is on CPUs that show as loaded: `spread_news` sees to that.
+        for cpu in machine.others(at, Scope::Loaded, 0).chain([machine.cpu(self.cpu)]) {
+            let mut allowed = CpuBits::default();
+            cpu.add_masked_for(at, &mut allowed);
+            allowed.remove(self.cpu);
+            if !allowed.is_empty() && machine.kick_allowed(at, &allowed, cpu.id) != Searcher::Nobody {
+                return;
+            }
         }
     }
 
@@ -81,18 +125,21 @@ impl<H: Host> Turns<H> {
     fn park(&mut self, machine: &Machine<H>, now: Time) -> Step {
         let at = self.at(Site::Park);
         let place = machine.cpu(self.cpu).place;
-        self.is_searching = false;
-        self.domain(machine).enter_park(at, place, &machine.cpu(self.cpu).park, || H::fence(at));
-        let survey = self.survey(machine, now);
+        let counted = if std::mem::take(&mut self.is_searching) { Counted::AsSearcher } else { Counted::Not };
+        self.domain(machine).enter_park(at, place, &machine.cpu(self.cpu).park, counted, || H::fence(at));
+        // P5: if the watch is kept, all that is to be seen now has been shown, or is the keeper's to see.
+        let survey = self.survey(machine, self.look_scope(machine), now);
         let own = machine.cpu(self.cpu);
         let is_stopping = machine.machine_phase(at) != MachinePhase::Running;
         // Its queue too: another CPU may have taken the inbox in since this one last held the lock.
         let has_own =
             own.inbox.hint(at) != InboxHint::Empty || own.waiting.length(at) > 0 || !own.timer_inbox.is_empty();
-        if survey.has_work || has_own || is_stopping {
+        if survey.has_work || survey.has_mine || has_own || is_stopping {
+            self.has_seen_work = survey.has_work || survey.has_mine;
             self.wake_up(machine);
             return Step::Again;
         }
+        self.pass_on(machine);
         if self.woke_for_nothing {
             self.woke_for_nothing = false;
             self.count(machine, Counter::EmptyWakes, 1);
@@ -130,6 +177,7 @@ impl<H: Host> Turns<H> {
                 self.woke_for_nothing = true;
                 // Whoever kicked has counted the search.
                 self.is_searching = why == KickReason::Search;
+                self.owes_look |= why == KickReason::Masked;
             }
         }
     }

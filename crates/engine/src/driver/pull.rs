@@ -8,12 +8,13 @@
 use super::Turns;
 use crate::cpu::{Counter, RunQueue};
 use crate::host::{At, Event, Host, Lock, Shared, Site};
+use crate::idle::Scope;
 use crate::machine::{Machine, Woken};
 use crate::task::Runnable;
 use evenkeel_core::balance::{
-    Appraisal, InboxHint, Look, Neighbor, Progress, Prospect, Waiting, appraise, look, look_count, pull_count,
+    Appraisal, InboxHint, Look, Neighbor, Progress, Waiting, appraise, look, look_count, pull_count,
 };
-use evenkeel_core::fair_queue::{Count, Slot};
+use evenkeel_core::fair_queue::{Admits, Count, Slot};
 use evenkeel_core::{CpuId, GroupId, Time, Vtime};
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -34,13 +35,16 @@ struct Haul {
     count: Option<Count>,
 }
 
-/// What a look at all CPUs found.
+/// What a look at other CPUs found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Survey {
+    /// Something waits that anybody may run, or in an inbox, which anybody may serve.
     pub(super) has_work: bool,
+    /// Something waits that this CPU may run, and not everybody.
+    pub(super) has_mine: bool,
     /// When something may have to be taken from a CPU that is busy now.
     pub(super) later: Time,
-    /// Whether any other CPU runs.
+    /// Whether any other of them runs.
     pub(super) has_busy: bool,
 }
 
@@ -52,7 +56,7 @@ impl<H: Host> Turns<H> {
         for _ in 0..SAMPLES.min(machine.cpu_count() - 1) {
             let other = self.random_other(machine);
             self.rescue(machine, other, now);
-            let theirs = machine.cpu(other).waiting.read(at);
+            let theirs = machine.waiting_for(at, other);
             let is_better = |clock: Vtime| best.is_none_or(|(least, _)| clock.is_before(least));
             if let Some(smallest) = theirs.smallest.filter(|smallest| is_better(smallest.clock)) {
                 best = Some((smallest.clock, other));
@@ -60,7 +64,7 @@ impl<H: Host> Turns<H> {
         }
         let Some((_, other)) = best else { return };
         let progress = self.progress_of(machine, other, now);
-        let theirs = Neighbor { waiting: machine.cpu(other).waiting.read(at), progress };
+        let theirs = Neighbor { waiting: machine.waiting_for(at, other), progress };
         // Before locking, the clock itself: what was published may be old.
         if let Look::Pull(_) = self.judge(machine, at, &mine, &theirs) {
             self.pull_behind(machine, other, &mine, now);
@@ -76,7 +80,7 @@ impl<H: Host> Turns<H> {
     fn pull_behind(&mut self, machine: &Machine<H>, other: CpuId, mine: &Waiting, now: Time) {
         let at = self.at(Site::LookAround);
         let Some(mut queue) = machine.claim(at, other) else { return };
-        let showed = machine.cpu(other).waiting.length(at);
+        let showed = machine.cpu(other).waiting.open(at);
         machine.intake(at, other, &mut queue, now);
         let progress = self.progress_of(machine, other, now);
         let hauls = self.load_behind(machine, &mut queue, mine, progress);
@@ -91,14 +95,16 @@ impl<H: Host> Turns<H> {
         let (mut hauls, mut taken) = (Vec::new(), 0);
         let most = look_count(mine, &Waiting { smallest: None, length: queue.fair.len() });
         while taken < most {
-            let waiting = Waiting { smallest: machine.smallest(at, queue), length: queue.fair.len() };
+            let smallest = machine.smallest_for(at, queue, self.cpu);
+            let waiting = Waiting { smallest, length: queue.fair.len() };
             let theirs = Neighbor { waiting, progress };
             let here = Waiting { length: mine.length + taken, ..*mine };
             if self.judge(machine, at, &here, &theirs) == Look::Leave {
                 break;
             }
             let group = waiting.smallest.map(|smallest| smallest.group);
-            let Some(haul) = group.and_then(|group| Self::load(queue, group, most - taken)) else { break };
+            let haul = group.and_then(|group| self.load(machine, queue, group, most - taken));
+            let Some(haul) = haul else { break };
             taken += haul.tasks.len();
             hauls.push(haul);
         }
@@ -124,18 +130,21 @@ impl<H: Host> Turns<H> {
         let mut woken = Woken::new();
         let Some(mut queue) = machine.claim(at, other) else { return };
         machine.serve_timers(at, other, &mut queue, now, &mut woken);
-        let showed = machine.cpu(other).waiting.length(at);
+        let showed = machine.cpu(other).waiting.open(at);
         machine.intake(at, other, &mut queue, now);
         Self::leave_queue(machine, at, other, queue, showed);
         self.wake_all(machine, woken);
     }
 
-    /// Lets go of another CPU's queue, which showed a length of `showed` when its inbox was taken in.
+    /// Lets go of another CPU's queue, which showed `showed` tasks that may run everywhere when its inbox was taken in.
     fn leave_queue(machine: &Machine<H>, at: At, other: CpuId, mut queue: QueueGuard<'_, H>, showed: usize) {
         machine.publish(at, other, &mut queue);
         machine.settle_counts(at, &mut queue);
-        let is_news = showed == 0 && !queue.fair.is_empty();
+        machine.note_empty(at, other, &queue);
+        let is_news = showed == 0 && queue.open_len() > 0;
+        let news = queue.masked.take_news();
         drop(queue);
+        machine.spread_news(at, other, news);
         if is_news {
             // ORDER P1, P3: as for a push. While the inbox was on its way into the queue, who looked may have seen
             // neither.
@@ -145,19 +154,17 @@ impl<H: Host> Turns<H> {
     }
 
     /// An idle CPU looks for work. Whether it found any.
-    pub(super) fn search(&mut self, machine: &Machine<H>, now: Time) -> bool {
+    pub(super) fn search(&mut self, machine: &Machine<H>, scope: Scope, now: Time) -> bool {
         self.count(machine, Counter::StealsTried, 1);
         let at = self.at(Site::Search);
-        let count = machine.cpu_count();
-        let start = self.random.usize(0..count);
+        let offset = self.random.usize(0..machine.cpu_count());
         let mut candidates: Vec<(Option<Vtime>, CpuId)> = Vec::with_capacity(CANDIDATES);
-        for turn in 0..count {
-            let other = machine.cpus[(start + turn) % count].id;
-            if other == self.cpu || appraise(&machine.cpu(other).prospect(at), now) != Appraisal::Work {
+        for other in machine.others(at, scope, offset) {
+            if appraise(&other.prospect(at), now) != Appraisal::Work && !other.has_masked_for_me(at) {
                 continue;
             }
-            let clock = machine.cpu(other).waiting.read(at).smallest.map(|smallest| smallest.clock);
-            candidates.push((clock, other));
+            let clock = other.waiting.read(at).smallest.map(|smallest| smallest.clock);
+            candidates.push((clock, other.id));
             if candidates.len() == CANDIDATES && self.pull_first(machine, &mut candidates, now) {
                 return true;
             }
@@ -184,15 +191,18 @@ impl<H: Host> Turns<H> {
             machine.serve_timers(at, other, &mut queue, now, &mut woken);
         }
         machine.intake(at, other, &mut queue, now);
-        let smallest = machine.smallest(at, &mut queue);
+        let smallest = machine.smallest_for(at, &mut queue, self.cpu);
         let haul = smallest.and_then(|smallest| {
             let slot = queue.fair.find(smallest.group)?;
             let count = pull_count(queue.fair.waiting(slot));
-            Self::load(&mut queue, smallest.group, count)
+            self.load(machine, &mut queue, smallest.group, count)
         });
         machine.publish(at, other, &mut queue);
         machine.settle_counts(at, &mut queue);
+        machine.note_empty(at, other, &queue);
+        let news = queue.masked.take_news();
         drop(queue);
+        machine.spread_news(at, other, news);
         let fired = !woken.is_empty();
         self.wake_all(machine, woken);
         let Some(haul) = haul else { return fired };
@@ -201,10 +211,12 @@ impl<H: Host> Turns<H> {
         true
     }
 
-    /// Takes tasks of a group out of a queue.
-    fn load(queue: &mut RunQueue, group: GroupId, count: usize) -> Option<Haul> {
+    /// Takes tasks of a group out of a queue: the first ones that may run here.
+    fn load(&self, machine: &Machine<H>, queue: &mut RunQueue, group: GroupId, count: usize) -> Option<Haul> {
         let slot = queue.fair.find(group)?;
-        let tasks: Vec<_> = std::iter::from_fn(|| queue.fair.pop(slot)).take(count).collect();
+        let is_mine = |mask| machine.masks.allows(mask, self.cpu);
+        let admits = Admits { common: is_mine(queue.fair.payload(slot).mask), masked: is_mine };
+        let tasks: Vec<_> = std::iter::from_fn(|| queue.pop_admitted(slot, &admits)).take(count).collect();
         let count = queue.fair.take_count(slot);
         (!tasks.is_empty()).then_some(Haul { group, tasks, count })
     }
@@ -220,7 +232,7 @@ impl<H: Host> Turns<H> {
                 machine.host.observe(at, Event::Moved(task.metadata().key()));
             }
             slot = Machine::<H>::slot_for(&mut queue, &task);
-            queue.fair.push(slot, task);
+            queue.push(slot, task);
         }
         let spare = haul.count.and_then(|count| queue.fair.give_count(slot, count));
         if let Some(Count { .. }) = spare {
@@ -230,20 +242,21 @@ impl<H: Host> Turns<H> {
         machine.settle_counts(at, &mut queue);
     }
 
-    /// What all other CPUs have to offer, without locks.
-    pub(super) fn survey(&self, machine: &Machine<H>, now: Time) -> Survey {
+    /// What the other CPUs in a scope have to offer, without locks. Ends at the first that has work.
+    pub(super) fn survey(&self, machine: &Machine<H>, scope: Scope, now: Time) -> Survey {
         let at = self.at(Site::Search);
-        let others = machine.cpus.iter().filter(|cpu| cpu.id != self.cpu);
-        let prospects = others.map(|cpu| cpu.prospect(at));
-        let nothing = Survey { has_work: false, later: Time::NEVER, has_busy: false };
-        prospects.fold(nothing, |survey, prospect: Prospect| {
-            let has_busy = survey.has_busy || !prospect.is_parked;
+        let mut survey = Survey { has_work: false, has_mine: false, later: Time::NEVER, has_busy: false };
+        for other in machine.others(at, scope, 0) {
+            let prospect = other.prospect(at);
+            survey.has_busy |= !prospect.is_parked;
+            survey.has_mine |= other.has_masked_for_me(at);
             match appraise(&prospect, now) {
-                Appraisal::Nothing => Survey { has_busy, ..survey },
-                Appraisal::Work => Survey { has_work: true, has_busy, ..survey },
-                Appraisal::Later(due) => Survey { later: survey.later.min(due), has_busy, ..survey },
+                Appraisal::Nothing => {}
+                Appraisal::Work => return Survey { has_work: true, ..survey },
+                Appraisal::Later(due) => survey.later = survey.later.min(due),
             }
-        })
+        }
+        survey
     }
 
     fn random_other(&mut self, machine: &Machine<H>) -> CpuId {

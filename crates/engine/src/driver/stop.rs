@@ -78,7 +78,7 @@ impl<H: Host> Turns<H> {
             let mut woken = Woken::new();
             let mut queue = machine.lock(at, cpu.id);
             let mut tasks: Vec<_> = cpu.inbox.take_all(at).collect();
-            tasks.append(&mut queue.fair.drain());
+            tasks.append(&mut queue.drain());
             machine.serve_timers(at, cpu.id, &mut queue, Time::ZERO, &mut woken);
             queue.timers.orphan(&mut woken);
             queue.registry.sweep();

@@ -8,13 +8,14 @@ use super::{Machine, MachinePhase};
 use crate::host::{At, Host, Shared, Site};
 #[cfg(feature = "test-host")]
 use evenkeel_core::CpuId;
-use evenkeel_core::{GroupId, Span, Vspan, Weight};
+use evenkeel_core::{GroupId, MaskId, Span, Vspan, Weight};
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
 
 impl<H: Host> Machine<H> {
-    /// Recomputes I1 (`waiting_cpus`), I2 (charges against time run, reservations against who runs) and I4 (stored keys),
-    /// and panics with the number of one that does not hold. Call when no CPU is inside [`crate::Driver::step`].
+    /// Recomputes I1 (`waiting_cpus`), I2 (charges against time run, reservations against who runs), I4 (stored keys), I6
+    /// (where tasks with masks wait) and what is shown of these (K1, K2), and panics with the number of one that does not
+    /// hold. Call when no CPU is inside [`crate::Driver::step`].
     ///
     /// # Panics
     /// If an invariant does not hold.
@@ -27,6 +28,26 @@ impl<H: Host> Machine<H> {
         self.check_charges(at);
         self.check_reservations(at);
         self.check_keys(at);
+        self.check_masks(at);
+    }
+
+    /// Nothing waits where it may not run: there it would be polled.
+    fn check_masks(&self, at: At) {
+        for cpu in &self.cpus {
+            let queue = self.lock(at, cpu.id);
+            queue.masked.check(cpu.id, &self.masks);
+            let mut masked: BTreeMap<MaskId, usize> = BTreeMap::new();
+            for (share, common, lanes) in queue.fair.contents() {
+                let all = lanes.into_iter().chain([(share.mask, common)]).filter(|(_, count)| *count > 0);
+                for (mask, count) in all {
+                    assert!(self.masks.allows(mask, cpu.id), "I6: a task waits on CPU {}, not of its mask", cpu.id);
+                    *masked.entry(mask).or_default() += count;
+                }
+            }
+            masked.remove(&MaskId::ALL);
+            let counted: BTreeMap<MaskId, usize> = queue.masked.counts().iter().copied().collect();
+            assert_eq!(counted, masked, "K1: what waits on CPU {}", cpu.id);
+        }
     }
 
     fn check_waiting(&self, at: At) {

@@ -3,8 +3,9 @@
 //! One clock per group, shared by all CPUs: service received anywhere, divided by weight. Charging a turn at its end
 //! would let all CPUs pick the same group at once, so what turns of the group usually take, a slice at most, is *reserved*
 //! at the pick and *settled* at the end. A group that
-//! becomes runnable while none of it waits anywhere is *raised* to the *level*, the smallest clock that waits, less a
-//! credit: sleep earns no more than that, and a debt stays.
+//! becomes runnable while none of it waits anywhere is *raised* to the *level*, the smallest clock that waits on the CPUs of
+//! its mask, less a credit: sleep earns no more than that, and a debt stays. One level for each mask that groups have: who
+//! has CPUs of its own runs ahead, and must not carry along those who share theirs (decision 0008).
 //!
 //! Start-time fair queueing (Goyal, Vin, Cheng 1996) with a clock shared by all CPUs; decision 0001 has what was
 //! tried instead.
@@ -18,8 +19,9 @@
 //! - I5: a group with something waiting is not raised.
 
 use super::Machine;
+use crate::cpu::Cpu;
 use crate::host::{At, Host, Shared, Site};
-use evenkeel_core::{GroupId, Span, Time, Vspan, Vtime, Weight};
+use evenkeel_core::{CpuId, GroupId, MaskId, Span, Time, Vspan, Vtime, Weight};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 /// How old the level may be. A millisecond is a slice: clocks do not move by more than that meanwhile.
@@ -51,7 +53,7 @@ impl Credit {
     }
 }
 
-/// The smallest clock that waits anywhere below one parent, and when it was looked up, in ns.
+/// The smallest clock that waits on the CPUs of one mask, below one parent, and when it was looked up, in ns.
 pub(crate) struct Level<H: Host> {
     clock: H::Shared,
     refreshed: H::Shared,
@@ -135,14 +137,18 @@ impl<H: Host> Machine<H> {
     }
 
     /// Raises a group that has nothing waiting anywhere to the level less a credit. Call before it is enqueued.
-    pub(crate) fn raise(&self, at: At, group: GroupId, now: Time, credit: Credit) {
+    pub(crate) fn raise(&self, at: At, group: GroupId, mask: MaskId, now: Time, credit: Credit) {
         let at = At { site: Site::Raise, ..at };
         let row = self.table.row(group);
+        #[cfg(feature = "test-host")]
+        if self.config.raising == super::Raising::NotAtRequeue && credit == Credit::Requeue {
+            return;
+        }
         // I5: its claim is real.
         if row.line.waiting_cpus.load(at, Relaxed) != 0 {
             return;
         }
-        let level = self.level(at, now);
+        let level = self.level(at, mask, now);
         let floor = level.minus(Vspan::of(self.config.slice, row.weight(at)).times(credit.slices()));
         let mut held = row.line.clock.load(at, Relaxed);
         // Ends: a failed exchange means that another charge or raise went through.
@@ -164,35 +170,60 @@ impl<H: Host> Machine<H> {
         }
     }
 
-    /// Where a group that becomes runnable starts: the smallest clock that waits, at most a millisecond ago.
+    /// Where a group of this mask that becomes runnable starts: the smallest clock that waits on the CPUs of the mask, at
+    /// most a millisecond ago.
     ///
     /// Whoever finds the level too old looks for itself. If one looked and the others went on with the old value, a group that
     /// wakes on many CPUs at once after a pause would be raised to where the level was before the pause; and the one that
     /// looks would find that clock waiting, and take it for the level.
-    fn level(&self, at: At, now: Time) -> Vtime {
+    fn level(&self, at: At, mask: MaskId, now: Time) -> Vtime {
+        #[cfg(feature = "test-host")]
+        if self.config.raising == super::Raising::ToLargestPicked {
+            return self.largest_picked(at);
+        }
+        let level = self.level_of(mask);
         // ORDER L1: pairs with the store below. Who sees that the level is fresh sees the fresh level.
-        let refreshed = self.level.refreshed.load(at, Acquire);
-        let held = Vtime::from_bits(self.level.clock.load(at, Relaxed));
+        let refreshed = level.refreshed.load(at, Acquire);
+        let held = Vtime::from_bits(level.clock.load(at, Relaxed));
         if refreshed != 0 && now.since(Time::from_nanos(refreshed)) < LEVEL_AGE_MAX {
             return held;
         }
-        // All groups may run everywhere, so the level never falls. Of two that look at a time the later one to store may have
-        // seen less: by as much as clocks moved during a look.
-        let level = held.max(self.smallest_waiting(at));
-        self.level.clock.store(at, level.bits(), Relaxed);
+        let smallest = self.smallest_waiting(at, mask);
+        // While all groups may run everywhere, the level never falls. With masks it may: who comes back to wait here may
+        // be far behind those who waited meanwhile, having had less to run on. Of two that look at a time the later one to
+        // store may have seen less: by as much as clocks moved during a look.
+        let fresh = if self.masks.are_in_use(at) { smallest } else { held.max(smallest) };
+        level.clock.store(at, fresh.bits(), Relaxed);
         // ORDER L1.
-        self.level.refreshed.store(at, now.as_nanos().max(1), Release);
-        level
+        level.refreshed.store(at, now.as_nanos().max(1), Release);
+        fresh
     }
 
-    /// The smallest clock, by now, of the groups that CPUs publish as their smallest; if nothing waits, the largest that was
-    /// ever picked. The published clocks would do for a few CPUs: they are as old as the slices there, which on many CPUs is
-    /// dozens of slices' worth of service.
-    fn smallest_waiting(&self, at: At) -> Vtime {
-        let smallest = self.cpus.iter().filter_map(|cpu| cpu.waiting.read(at).smallest);
-        let least = smallest.map(|smallest| self.table.row(smallest.group).clock(at)).reduce(Vtime::min);
-        let picked = || self.cpus.iter().map(|cpu| Vtime::from_bits(cpu.poll.picked_max.load(at, Relaxed)));
-        least.or_else(|| picked().reduce(Vtime::max)).unwrap_or_default()
+    fn level_of(&self, mask: MaskId) -> &Level<H> {
+        if mask == MaskId::ALL { &self.level } else { &self.masks.row(mask).level }
+    }
+
+    /// The smallest clock, by now, of the groups that the CPUs of a mask publish as their smallest; if nothing waits there,
+    /// the largest that was ever picked anywhere: a group that was alone there is raised too, at its next requeue.
+    fn smallest_waiting(&self, at: At, mask: MaskId) -> Vtime {
+        let least = if mask == MaskId::ALL {
+            self.least_of(at, self.cpus.iter())
+        } else {
+            self.least_of(at, self.masks.row(mask).bits().iter().map(|cpu| self.cpu(cpu)))
+        };
+        least.unwrap_or_else(|| self.largest_picked(at))
+    }
+
+    /// The published clocks would do for a few CPUs: they are as old as the slices there, which on many CPUs is dozens of
+    /// slices' worth of service.
+    fn least_of<'a>(&self, at: At, cpus: impl Iterator<Item = &'a Cpu<H>>) -> Option<Vtime> {
+        let smallest = cpus.filter_map(|cpu| cpu.waiting.read(at).smallest);
+        smallest.map(|smallest| self.table.row(smallest.group).clock(at)).reduce(Vtime::min)
+    }
+
+    fn largest_picked(&self, at: At) -> Vtime {
+        let picked = self.cpus.iter().map(|cpu| Vtime::from_bits(cpu.poll.picked_max.load(at, Relaxed)));
+        picked.reduce(Vtime::max).unwrap_or_default()
     }
 
     /// Lets the clocks of groups start elsewhere than at zero. Before the first group is made.
@@ -204,8 +235,13 @@ impl<H: Host> Machine<H> {
     }
 
     /// The clock of a group that is new: as if it woke now.
-    pub(crate) fn start_clock(&self, at: At, weight: Weight) -> Vtime {
-        let level = Vtime::from_bits(self.level.clock.load(at, Relaxed));
+    pub(crate) fn start_clock(&self, at: At, weight: Weight, mask: MaskId) -> Vtime {
+        // Without masks an old level will do: it is never past the present one, and the first enqueue raises.
+        let level = if mask != MaskId::ALL || self.masks.are_in_use(at) {
+            self.level(at, mask, self.host.now(CpuId::OUTSIDE))
+        } else {
+            Vtime::from_bits(self.level.clock.load(at, Relaxed))
+        };
         level.minus(Vspan::of(self.config.slice, weight).times(Credit::Wake.slices()))
     }
 }

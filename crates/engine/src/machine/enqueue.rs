@@ -6,10 +6,11 @@ use super::{Credit, Machine};
 use crate::cpu::{Cut, RunQueue, Share, Tally};
 use crate::host::{At, Host, Shared, Site};
 use crate::idle::{Claimed, KickReason};
+use crate::masks::CpuBits;
 use crate::task::Runnable;
 use evenkeel_core::balance::Smallest;
-use evenkeel_core::fair_queue::{Edge, Slot};
-use evenkeel_core::{CpuId, GroupId, Time};
+use evenkeel_core::fair_queue::{Admits, Edge, Slot};
+use evenkeel_core::{CpuId, GroupId, MaskId, Time};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::Waker;
@@ -21,7 +22,8 @@ impl<H: Host> Machine<H> {
     /// The node of a task's group in this queue.
     pub(crate) fn slot_for(queue: &mut RunQueue, task: &Runnable) -> Slot {
         let port = task.metadata().port();
-        queue.fair.ensure(port.id(), Slot::ROOT, || Share { port: Arc::clone(port), tally: Tally::default() })
+        let share = || Share { port: Arc::clone(port), mask: port.node().mask(), tally: Tally::default() };
+        queue.fair.ensure(port.id(), Slot::ROOT, share)
     }
 
     /// Enqueues a task that became runnable: raise, enqueue, cut.
@@ -29,9 +31,9 @@ impl<H: Host> Machine<H> {
         let group = task.metadata().port().id();
         let slot = Self::slot_for(queue, &task);
         if !queue.fair.has_claim(slot) {
-            self.raise(at, group, now, credit);
+            self.raise(at, group, queue.fair.payload(slot).mask, now, credit);
         }
-        queue.fair.push(slot, task);
+        queue.push(slot, task);
         if let Some(running) = queue.running.filter(|running| *running != group) {
             // What a task of the group that runs elsewhere has reserved is not yet received: it is not held against it. One
             // usual turn is forgiven without asking whether any runs. The group that runs is taken as it will be at the end of
@@ -45,8 +47,13 @@ impl<H: Host> Machine<H> {
 
     /// Takes the inbox of a CPU into its queue.
     pub(crate) fn intake(&self, at: At, of: CpuId, queue: &mut RunQueue, now: Time) {
+        let mut has_masked = false;
         for task in self.cpu(of).inbox.take_all(at) {
+            has_masked |= task.metadata().mask() != MaskId::ALL;
             self.enqueue(at, queue, task, now, Credit::Wake);
+        }
+        if has_masked {
+            self.cpu(of).clear_inbox_note(at);
         }
     }
 
@@ -99,11 +106,55 @@ impl<H: Host> Machine<H> {
         Some(Smallest { group, clock: self.table.row(group).clock(at) })
     }
 
-    /// Publishes how many tasks wait in a CPU's queue, if that has changed.
-    pub(crate) fn publish_length(&self, at: At, of: CpuId, queue: &RunQueue) {
+    /// The group with the smallest clock that waits in this queue with a task that `cpu` may run.
+    pub(crate) fn smallest_for(&self, at: At, queue: &mut RunQueue, cpu: CpuId) -> Option<Smallest> {
+        if queue.masked.total() == 0 {
+            return self.smallest(at, queue);
+        }
+        self.smallest_with(at, queue, |mask| self.masks.allows(mask, cpu))
+    }
+
+    /// The group with the smallest clock that waits in this queue with a task of a mask that `is_usable`.
+    fn smallest_with(&self, at: At, queue: &mut RunQueue, is_usable: impl Fn(MaskId) -> bool) -> Option<Smallest> {
+        let clock = |group| self.table.row(group).clock(at);
+        let slot = queue.fair.smallest_usable(Slot::ROOT, clock, |fair, slot| {
+            fair.has_admitted(slot, &Admits { common: is_usable(fair.payload(slot).mask), masked: &is_usable })
+        })?;
+        let group = queue.fair.group(slot);
+        Some(Smallest { group, clock: clock(group) })
+    }
+
+    /// Publishes how many tasks wait in a CPU's queue, if that has changed, and whom they are for.
+    pub(crate) fn publish_length(&self, at: At, of: CpuId, queue: &mut RunQueue) {
         let waiting = &self.cpu(of).waiting;
         if waiting.length(at) != queue.fair.len() {
             waiting.set_length(at, queue.fair.len());
+        }
+        if queue.masked.is_used() {
+            self.publish_masked(at, of, queue);
+        }
+    }
+
+    fn publish_masked(&self, at: At, of: CpuId, queue: &mut RunQueue) {
+        let cpu = self.cpu(of);
+        if let Some(total) = queue.masked.changed_total() {
+            cpu.waiting.set_masked(at, total);
+        }
+        for changed in queue.masked.update(of, &self.masks) {
+            cpu.masked_for.word(changed.index).store(at, changed.bits, Relaxed);
+        }
+    }
+
+    /// Tells one of the CPUs that a queue has something for, if it had nothing for them before: who shows that something
+    /// waits is as good as who pushes it. `news` was taken from the queue after the last time that it was published.
+    pub(crate) fn spread_news(&self, at: At, of: CpuId, news: Option<CpuBits>) {
+        if let Some(news) = news {
+            // ORDER P1, P6: pairs with the fence of a CPU that parks. Either its last look sees what is shown, or we see
+            // that it is parked.
+            H::fence(at);
+            // Also while nobody is parked: who parks first may not be among those for whom it is.
+            self.show_loaded(at, of);
+            let _ = self.kick_allowed(at, &news, of);
         }
     }
 
@@ -111,7 +162,12 @@ impl<H: Host> Machine<H> {
     pub(crate) fn publish(&self, at: At, of: CpuId, queue: &mut RunQueue) -> Option<Smallest> {
         let at = At { site: Site::Publish, ..at };
         let smallest = self.smallest(at, queue);
-        self.cpu(of).waiting.set_smallest(at, smallest);
+        let waiting = &self.cpu(of).waiting;
+        waiting.set_smallest(at, smallest);
+        if queue.masked.total() > 0 {
+            let open = self.smallest_with(at, queue, |mask| mask == MaskId::ALL);
+            waiting.set_smallest_open(at, open);
+        }
         self.publish_length(at, of, queue);
         smallest
     }

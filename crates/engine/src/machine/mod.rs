@@ -12,21 +12,23 @@ mod wake;
 
 #[cfg(feature = "test-host")]
 pub(crate) use check::Raises;
-pub(crate) use clocks::{Credit, Reservation};
+pub(crate) use clocks::{Credit, Level, Reservation};
 pub(crate) use enqueue::Woken;
 
 use crate::cpu::{Counter, Cpu, RunQueue};
 use crate::group::{GroupNode, GroupPort, Limit};
 use crate::host::{At, Host, Lock, Shared, Site, Waited};
 use crate::idle::{Domain, Place};
+use crate::masks::{CpuBits, CpusError, Masks};
 use crate::seat::Seat;
 use crate::table::{Admission, Table, TableFull};
 use crate::task::Runnable;
 use crate::timer::Timer;
 use crossbeam_utils::CachePadded;
+use evenkeel_core::balance::Waiting;
 use evenkeel_core::stats::{Load, Stats};
 use evenkeel_core::switches::{Claim, LookAround, Switch};
-use evenkeel_core::{CpuId, GroupId, Span, Time, Weight};
+use evenkeel_core::{CpuId, CpuMask, GroupId, MaskId, Span, Time, Weight};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -47,6 +49,22 @@ pub enum Charging {
     AtEnd,
 }
 
+/// To what, and when, a group is raised.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Raising {
+    /// To the smallest clock that waits on the CPUs of its mask: on wake, and when a running task is requeued.
+    #[default]
+    ToSmallestWaiting,
+    /// To the largest clock that was ever picked. Wrong with masks: who has CPUs of its own runs ahead, and carries along who
+    /// shares the others. Here so that a test can be seen to fail.
+    #[cfg(feature = "test-host")]
+    ToLargestPicked,
+    /// On wake only. Wrong with masks: a group that never sleeps stays behind, and its neighbor, which does, is raised past
+    /// it. Here so that a test can be seen to fail.
+    #[cfg(feature = "test-host")]
+    NotAtRequeue,
+}
+
 /// What a machine is made of.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -58,12 +76,20 @@ pub struct Config {
     pub seed: u64,
     /// When a group's clock is charged.
     pub charging: Charging,
+    /// To what, and when, a group is raised.
+    pub raising: Raising,
 }
 
 impl Config {
     /// `cpus` CPUs that share one cache, with defaults for the rest.
     pub fn flat(cpus: usize) -> Self {
-        Config { caches: vec![0; cpus], slice: SLICE_DEFAULT, seed: 1, charging: Charging::default() }
+        Config {
+            caches: vec![0; cpus],
+            slice: SLICE_DEFAULT,
+            seed: 1,
+            charging: Charging::default(),
+            raising: Raising::default(),
+        }
     }
 }
 
@@ -77,6 +103,8 @@ pub struct Machine<H: Host> {
     pub(crate) cpus: Box<[Cpu<H>]>,
     pub(crate) domains: Domains<H::Shared>,
     pub(crate) table: Table<H>,
+    pub(crate) masks: Masks<H>,
+    /// Where groups start that may run on all CPUs.
     pub(crate) level: CachePadded<clocks::Level<H>>,
     switches: CachePadded<SwitchWords<H>>,
     pub(crate) phase: CachePadded<H::Shared>,
@@ -114,9 +142,11 @@ pub(crate) trait AnyMachine: Send + Sync {
     fn owns(&self, seat: &Seat) -> bool;
     fn admit(&self, node: &GroupNode) -> Admission;
     fn retire(&self, group: GroupId);
-    fn open_group(&self, weight: Weight) -> Result<GroupId, OpenGroupError>;
+    fn open_group(&self, weight: Weight, mask: Option<&CpuMask>) -> Result<(GroupId, MaskId), OpenGroupError>;
     fn introduce_group(&self, node: &Arc<GroupNode>);
     fn close_group(&self, group: GroupId);
+    fn cpus_of(&self, mask: MaskId) -> CpuMask;
+    fn mask_within(&self, mask: &CpuMask, group: MaskId) -> Result<MaskId, CpusError>;
     fn weight(&self, group: GroupId) -> Weight;
     fn set_weight(&self, group: GroupId, weight: Weight);
     fn arm(&self, seat: Option<&Seat>, timer: Arc<Timer>) -> CpuId;
@@ -151,6 +181,7 @@ impl<H: Host> fmt::Debug for Machine<H> {
 pub(crate) enum OpenGroupError {
     Stopping,
     TableFull,
+    Cpus(CpusError),
 }
 
 impl<H: Host> Machine<H> {
@@ -161,13 +192,15 @@ impl<H: Host> Machine<H> {
     pub fn new(host: H, config: Config) -> Arc<Self> {
         assert!(!config.caches.is_empty(), "a machine has at least one CPU");
         let (places, domains) = domains_of(&config.caches);
-        let cpus = places.iter().enumerate().map(|(index, place)| Cpu::new(cpu_id(index), *place)).collect();
+        let cpus =
+            places.iter().enumerate().map(|(index, place)| Cpu::new(cpu_id(index), *place, places.len())).collect();
         Arc::new(Machine {
             host,
             config,
             cpus,
             domains,
             table: Table::new(),
+            masks: Masks::new(places.len()),
             level: CachePadded::new(clocks::Level::new()),
             switches: CachePadded::new(SwitchWords { claim: H::Shared::new(0), look_around: H::Shared::new(0) }),
             phase: CachePadded::new(H::Shared::new(0)),
@@ -220,6 +253,17 @@ impl<H: Host> Machine<H> {
         if at.cpu != CpuId::OUTSIDE {
             self.cpu(at.cpu).counters.add(at, counter, value);
         }
+    }
+
+    /// What waits on a CPU, as far as `at.cpu` is concerned. Who may run nothing of the group that waits there with the
+    /// smallest clock is told of the next one, if that may run everywhere; otherwise of that group all the same: what it may
+    /// take has a larger clock, and only a look under the lock tells which.
+    pub(crate) fn waiting_for(&self, at: At, other: CpuId) -> Waiting {
+        let cpu = self.cpu(other);
+        let waiting = cpu.waiting.read(at);
+        let Some(smallest) = waiting.smallest.filter(|_| cpu.waiting.masked(at) > 0) else { return waiting };
+        let is_mine = self.masks.allows(self.table.row(smallest.group).mask(at), at.cpu);
+        if is_mine || cpu.has_masked_for_me(at) { waiting } else { cpu.waiting.read_open(at) }
     }
 
     pub(crate) fn machine_phase(&self, at: At) -> MachinePhase {
@@ -289,16 +333,18 @@ impl<H: Host> AnyMachine for Machine<H> {
         self.table.retire(At::outside(Site::Group), group);
     }
 
-    fn open_group(&self, weight: Weight) -> Result<GroupId, OpenGroupError> {
+    fn open_group(&self, weight: Weight, mask: Option<&CpuMask>) -> Result<(GroupId, MaskId), OpenGroupError> {
         let at = At::outside(Site::Group);
         if self.machine_phase(at) != MachinePhase::Running {
             return Err(OpenGroupError::Stopping);
         }
-        let clock = self.start_clock(at, weight);
-        let id = self.table.allocate(at, weight, clock).map_err(|TableFull| OpenGroupError::TableFull)?;
+        let mask = mask.map_or(Ok(MaskId::ALL), |mask| self.masks.intern(mask)).map_err(OpenGroupError::Cpus)?;
+        let clock = self.start_clock(at, weight, mask);
+        let id = self.table.allocate(at, weight, mask, clock).map_err(|TableFull| OpenGroupError::TableFull)?;
+        self.masks.add_group(at, mask);
         // Until its turns are known, it is taken for a group that uses whole slices.
         self.table.row(id).line.turn.store(at, self.config.slice.as_nanos(), Relaxed);
-        Ok(id)
+        Ok((id, mask))
     }
 
     fn introduce_group(&self, node: &Arc<GroupNode>) {
@@ -306,7 +352,17 @@ impl<H: Host> AnyMachine for Machine<H> {
     }
 
     fn close_group(&self, group: GroupId) {
+        let at = At::outside(Site::Group);
+        self.masks.remove_group(at, self.table.row(group).mask(at));
         self.table.release(group);
+    }
+
+    fn cpus_of(&self, mask: MaskId) -> CpuMask {
+        self.masks.mask(mask)
+    }
+
+    fn mask_within(&self, mask: &CpuMask, group: MaskId) -> Result<MaskId, CpusError> {
+        self.masks.intern_within(mask, group)
     }
 
     fn weight(&self, group: GroupId) -> Weight {
@@ -370,11 +426,13 @@ impl<H: Host> AnyMachine for Machine<H> {
 
     fn load(&self) -> Load {
         let at = At::outside(Site::Count);
-        let prospects = self.cpus.iter().map(|cpu| cpu.prospect(at));
-        prospects.fold(Load::default(), |load, prospect| Load {
-            parked: load.parked + usize::from(prospect.is_parked),
-            waiting: load.waiting + prospect.queued + prospect.inbox.at_least(),
-        })
+        let (mut load, mut for_all, mut masked) = (Load::default(), 0, CpuBits::default());
+        for cpu in &self.cpus {
+            cpu.add_load(at, &mut load, &mut for_all, &mut masked);
+        }
+        let for_some = masked.iter().filter(|cpu| self.cpu(*cpu).park.is_parked(at)).count();
+        load.idle_while_waiting = load.parked.min(for_all + for_some).min(load.waiting);
+        load
     }
 
     fn set_switch(&self, switch: Switch) {
@@ -399,9 +457,10 @@ pub(crate) fn make_group(
     name: &str,
     weight: Weight,
     limit: Limit,
+    mask: Option<&CpuMask>,
 ) -> Result<Arc<GroupPort>, OpenGroupError> {
-    let id = machine.open_group(weight)?;
-    let node = Arc::new(GroupNode::new(Arc::clone(machine), id, name.into(), limit));
+    let (id, mask) = machine.open_group(weight, mask)?;
+    let node = Arc::new(GroupNode::new(Arc::clone(machine), id, name.into(), limit, mask));
     machine.introduce_group(&node);
     Ok(GroupPort::new(node))
 }

@@ -5,14 +5,16 @@
 //! Knows nothing of clocks or of the order of run queues: who drains the inbox enqueues.
 
 use super::Machine;
+use crate::cpu::{Cpu, RunQueue};
 use crate::host::{At, Event, Host, Shared, Site};
-use crate::idle::{Claimed, KickReason, Searcher};
+use crate::idle::{Claimed, Domain, KickReason, Scope, Searcher};
 use crate::inbox::Pushed;
+use crate::masks::CpuBits;
 use crate::seat::Seat;
 use crate::task::{Runnable, contain};
 use crate::timer::Timer;
 use evenkeel_core::balance::InboxHint;
-use evenkeel_core::{CpuId, GroupId, Time};
+use evenkeel_core::{CpuId, GroupId, MaskId, Time};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -31,11 +33,18 @@ enum TurnHere {
 }
 
 impl<H: Host> Machine<H> {
-    /// From a thread that drives a CPU: to that CPU's own inbox.
+    /// From a thread that drives a CPU: to that CPU's own inbox, if the task may run there.
     pub(super) fn wake_on_seat(&self, seat: &Seat, runnable: Runnable) {
         let at = At::new(seat.cpu(), Site::Wake);
         self.observe_wake(at, &runnable);
         runnable.metadata().set_runnable_since(self.host.now(seat.cpu()));
+        let mask = runnable.metadata().mask();
+        if !self.masks.allows(mask, seat.cpu()) {
+            return self.wake_within(at, mask, seat.cpu(), runnable);
+        }
+        if mask != MaskId::ALL {
+            self.cpu(seat.cpu()).note_inbox(at, self.masks.row(mask).bits());
+        }
         let is_lone = match self.cpu(seat.cpu()).inbox.push(at, runnable) {
             Pushed::First => seat.left_waiting.get() == 0,
             Pushed::More => false,
@@ -48,7 +57,49 @@ impl<H: Host> Machine<H> {
         if is_lone && seat.is_brisk.get() && self.domain_of(seat.cpu()).is_watched(at) {
             return;
         }
-        self.kick_searcher(at, seat.cpu());
+        if mask == MaskId::ALL {
+            self.kick_searcher(at, seat.cpu());
+        } else {
+            // Not a searcher, who may not be allowed to run it: one who is. If none is parked, whoever of them parks next
+            // sees the task, or keeps the watch over it, or somebody else does and puts it where it is seen (P6).
+            let _ = self.kick_allowed(at, self.masks.row(mask).bits(), seat.cpu());
+        }
+    }
+
+    /// A task with a mask, from a CPU that it may not run on, or from outside: to the inbox of a CPU that it may run on.
+    fn wake_within(&self, at: At, mask: MaskId, from: CpuId, runnable: Runnable) {
+        let target = self.place_within(at, mask, from, runnable.metadata().last_cpu());
+        self.cpu(target).note_inbox(at, self.masks.row(mask).bits());
+        match self.cpu(target).inbox.push(at, runnable) {
+            Pushed::First | Pushed::More => {}
+            Pushed::Closed(runnable) => return refuse(runnable),
+        }
+        // ORDER P1: as in `wake_from_outside`.
+        H::fence(at);
+        match self.cpu(target).park.claim(at, KickReason::Inbox) {
+            Claimed::Kick => self.host.kick(target),
+            Claimed::No => {
+                let _ = self.kick_allowed(at, self.masks.row(mask).bits(), target);
+            }
+        }
+    }
+
+    /// Where a task with a mask goes: to the CPU that ran it last if that is parked, or to another parked one of its mask;
+    /// otherwise back to the one that ran it last. A new one to its waker's CPU if it may run there, or to each of its
+    /// CPUs in turn. Who is parked is a hint that may be old.
+    fn place_within(&self, at: At, mask: MaskId, from: CpuId, last: Option<CpuId>) -> CpuId {
+        let row = self.masks.row(mask);
+        let known = last.or_else(|| Some(from).filter(|cpu| row.bits().contains(*cpu)));
+        let is_parked = |cpu: CpuId| self.cpu(cpu).park.is_parked(at);
+        if let Some(known) = known.filter(|cpu| is_parked(*cpu)) {
+            return known;
+        }
+        let near = known.unwrap_or(from);
+        let parked = self.domains_from(near).find_map(|(domain, start)| {
+            let mut parked = domain.parked(at, start).filter(|cpu| row.bits().contains(*cpu) && is_parked(*cpu));
+            parked.next()
+        });
+        parked.or(known).unwrap_or_else(|| row.next_in_turn(at))
     }
 
     /// From any other thread: to the inbox of its home CPU, or of a parked one.
@@ -57,6 +108,10 @@ impl<H: Host> Machine<H> {
         self.observe_wake(at, &runnable);
         runnable.metadata().set_runnable_since(self.host.now(CpuId::OUTSIDE));
         let home = self.host.home();
+        let mask = runnable.metadata().mask();
+        if mask != MaskId::ALL {
+            return self.wake_within(at, mask, home, runnable);
+        }
         let target = self.target_for(at, home, runnable.metadata().port().id());
         match self.cpu(target).inbox.push(at, runnable) {
             Pushed::First | Pushed::More => {}
@@ -111,20 +166,96 @@ impl<H: Host> Machine<H> {
         }
     }
 
-    /// Kicks one parked CPU to search, near `from` first, unless somebody searches there already. A fence must have come
-    /// before. All domains are looked at: a CPU far away that parked when all was quiet keeps no watch, and would never
-    /// learn of this otherwise.
+    /// Kicks one parked CPU to search, near `from` first, unless somebody searches there already, for something that
+    /// waits on `from`. A fence must have come before. All domains are looked at: a CPU far away that parked when all was
+    /// quiet keeps no watch, and would never learn of this otherwise.
     pub(crate) fn kick_searcher(&self, at: At, from: CpuId) {
-        let first = self.cpu(from).place;
-        let count = self.domains.len();
-        for turn in 0..count {
-            let index = (first.domain + turn) % count;
-            let start = if turn == 0 { first.bit } else { 0 };
-            match self.domains[index].claim_searcher(at, start, |cpu| &*self.cpu(cpu).park, || H::fence(at)) {
+        for (domain, start) in self.domains_from(from) {
+            // While nobody is parked, whoever parks first looks at all CPUs: no need to show anything.
+            if !domain.has_parked(at) {
+                continue;
+            }
+            self.show_loaded(at, from);
+            match domain.claim_searcher(at, start, |cpu| &*self.cpu(cpu).park, || H::fence(at)) {
                 Searcher::Kick(cpu) => return self.host.kick(cpu),
                 Searcher::Underway => return,
                 Searcher::Nobody => {}
             }
+        }
+    }
+
+    /// Kicks one parked CPU of these, near `from` first: something waits on `from` that they may run, and not everybody
+    /// may. A fence must have come before.
+    pub(crate) fn kick_allowed(&self, at: At, allowed: &CpuBits, from: CpuId) -> Searcher {
+        for (domain, start) in self.domains_from(from) {
+            if !domain.has_parked(at) {
+                continue;
+            }
+            self.show_loaded(at, from);
+            let searcher = domain.claim_allowed(at, start, |cpu| allowed.contains(cpu), |cpu| &*self.cpu(cpu).park);
+            if let Searcher::Kick(cpu) = searcher {
+                self.host.kick(cpu);
+            }
+            if searcher != Searcher::Nobody {
+                return searcher;
+            }
+        }
+        Searcher::Nobody
+    }
+
+    /// All domains, that of a CPU first, each with the place in it to begin at.
+    fn domains_from(&self, from: CpuId) -> impl Iterator<Item = (&Domain<H::Shared>, usize)> {
+        let first = self.cpu(from).place;
+        let count = self.domains.len();
+        (0..count).map(move |turn| {
+            let start = if turn == 0 { first.bit } else { 0 };
+            (&*self.domains[(first.domain + turn) % count], start)
+        })
+    }
+
+    /// Shows that a CPU may have something to take. After a fence.
+    pub(crate) fn show_loaded(&self, at: At, of: CpuId) {
+        let place = self.cpu(of).place;
+        self.domains[place.domain].show_loaded(at, place, || H::fence(at));
+    }
+
+    /// Whether any CPU shows that it parks.
+    pub(crate) fn has_parked(&self, at: At) -> bool {
+        self.domains.iter().any(|domain| domain.has_parked(at))
+    }
+
+    /// Whether any CPU shows that it may have something to take.
+    pub(crate) fn has_loaded(&self, at: At) -> bool {
+        self.domains.iter().any(|domain| domain.has_loaded(at))
+    }
+
+    /// The other CPUs in a scope: those of the own cache first, from the one `offset` after the own on; then those of
+    /// the other caches, from the one that `offset` falls on.
+    pub(crate) fn others(&self, at: At, scope: Scope, offset: usize) -> impl Iterator<Item = &Cpu<H>> {
+        let own = self.cpu(at.cpu).place;
+        let count = self.domains.len();
+        let first_other = offset % (count - 1).max(1);
+        let far = (0..count - 1).map(move |turn| (own.domain + 1 + (first_other + turn) % (count - 1)) % count);
+        let near = std::iter::once((own.domain, own.bit + 1 + offset));
+        near.chain(far.map(move |domain| (domain, offset)))
+            .flat_map(move |(domain, from)| {
+                let domain = &self.domains[domain];
+                domain.in_scope(at, scope, from % domain.len())
+            })
+            .filter(move |cpu| *cpu != at.cpu)
+            .map(|cpu| self.cpu(cpu))
+    }
+
+    /// Shows that a CPU has nothing to take, if so. With the lock of its queue held, after what waits there is published.
+    pub(crate) fn note_empty(&self, at: At, of: CpuId, queue: &RunQueue) {
+        if queue.open_len() > 0 || queue.masked.shows_any() {
+            return;
+        }
+        let at = At { site: Site::Park, ..at };
+        let cpu = self.cpu(of);
+        let showed_otherwise = self.domains[cpu.place.domain].hide_loaded(at, cpu.place, || H::fence(at));
+        if showed_otherwise && cpu.inbox.hint(at) != InboxHint::Empty {
+            self.kick_searcher(at, of);
         }
     }
 

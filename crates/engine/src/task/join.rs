@@ -20,6 +20,7 @@ use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
 use super::Meta;
+use crate::masks::CpusError;
 
 /// Awaits the output of a task. Dropping it detaches the task, which goes on running.
 ///
@@ -155,6 +156,8 @@ pub(crate) enum Reason {
     Full,
     /// There is no runtime to run it.
     NoRuntime,
+    /// There is no CPU that it may run on.
+    Cpus(CpusError),
 }
 
 /// Why a task has no output.
@@ -197,6 +200,12 @@ impl JoinError {
         matches!(self.why, Why::Reason(Reason::Full))
     }
 
+    /// Whether the task was refused because there is no CPU that it may run on: see
+    /// [`Group::spawn_on`](crate::api::Group::spawn_on).
+    pub fn has_no_cpu(&self) -> bool {
+        matches!(self.why, Why::Reason(Reason::Cpus(_)))
+    }
+
     /// The payload of the task's panic, to be looked at or resumed.
     ///
     /// # Errors
@@ -231,6 +240,7 @@ impl fmt::Display for JoinError {
             (Why::Panicked(_), None) => f.write_str("task panicked"),
             (Why::Reason(Reason::Cancelled), _) => f.write_str("task was cancelled"),
             (Why::Reason(Reason::Full), _) => f.write_str("task was refused: its group has reached max_tasks"),
+            (Why::Reason(Reason::Cpus(error)), _) => write!(f, "task was refused: {error}"),
             (Why::Reason(Reason::NoRuntime), _) => f.write_str("task was refused: no runtime runs here"),
         }
     }

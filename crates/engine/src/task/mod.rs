@@ -28,7 +28,7 @@ use crate::group::GroupPort;
 use crate::host::TaskKey;
 use crate::inbox::{Link, Linked};
 use async_task::{Builder, ScheduleInfo, WithInfo};
-use evenkeel_core::Time;
+use evenkeel_core::{CpuId, MaskId, Time};
 use future::Contained;
 use std::cell::UnsafeCell;
 use std::future::Future;
@@ -36,7 +36,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 #[expect(clippy::disallowed_types, reason = "a task's cell, which exists without a host")]
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::task::Waker;
 
 /// A task that is runnable: whoever has it may poll it once.
@@ -56,6 +56,10 @@ pub(crate) struct Meta {
     is_aborted: AtomicBool,
     /// The future is gone: completed, aborted, or dropped with the machine.
     is_done: AtomicBool,
+    /// Where it may run.
+    mask: MaskId,
+    /// The CPU that polled it last, kept for tasks with a mask only; `u32::MAX` if there is none.
+    last_cpu: AtomicU32,
 }
 
 // SAFETY: all fields but `port` are `Sync`. `port` is only accessed by whoever may touch the future (T3).
@@ -86,6 +90,21 @@ impl Meta {
 
     pub(crate) fn runnable_since(&self) -> Time {
         Time::from_nanos(self.runnable_since.load(Ordering::Relaxed))
+    }
+
+    /// Where the task may run: set when it was made.
+    pub(crate) fn mask(&self) -> MaskId {
+        self.mask
+    }
+
+    /// The CPU that polled it last, if it has a mask.
+    pub(crate) fn last_cpu(&self) -> Option<CpuId> {
+        let cpu = CpuId::new(self.last_cpu.load(Ordering::Relaxed));
+        (cpu != CpuId::OUTSIDE).then_some(cpu)
+    }
+
+    pub(crate) fn set_last_cpu(&self, cpu: CpuId) {
+        self.last_cpu.store(cpu.get(), Ordering::Relaxed);
     }
 
     pub(crate) fn set_runnable_since(&self, now: Time) {
@@ -146,7 +165,7 @@ impl TaskRef {
 }
 
 /// Makes a task of a future. The task is runnable, and belongs to nobody until `Runnable::schedule` is called.
-pub(crate) fn create<F>(port: Arc<GroupPort>, future: F) -> (Runnable, JoinHandle<F::Output>)
+pub(crate) fn create<F>(port: Arc<GroupPort>, mask: MaskId, future: F) -> (Runnable, JoinHandle<F::Output>)
 where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
@@ -158,6 +177,8 @@ where
         runnable_since: AtomicU64::new(0),
         is_aborted: AtomicBool::new(false),
         is_done: AtomicBool::new(false),
+        mask,
+        last_cpu: AtomicU32::new(CpuId::OUTSIDE.get()),
     };
     let wrap = |meta: &Meta| Contained::new(future, MetaPtr(NonNull::from(meta)));
     let (runnable, task) = Builder::new().propagate_panic(false).metadata(meta).spawn(wrap, WithInfo(schedule));

@@ -429,8 +429,7 @@ impl TestMachine {
         if passed == Span::ZERO {
             return;
         }
-        let waiting = if self.parked == 0 { 0 } else { self.handle.load().waiting };
-        let idle = self.parked.min(waiting);
+        let idle = if self.parked == 0 { 0 } else { self.handle.load().idle_while_waiting.min(self.parked) };
         if idle == 0 {
             self.idle_stretch = Span::ZERO;
             return;

@@ -13,8 +13,8 @@
 pub mod fluid;
 pub mod workloads;
 
-use evenkeel_core::{Span, Time};
-use evenkeel_engine::api::{Group, compute, now, sleep_until, yield_now};
+use evenkeel_core::{CpuMask, Span, Time};
+use evenkeel_engine::api::{Group, GroupBuilder, compute, now, sleep_until, yield_now};
 use evenkeel_engine::test_host::{TestConfig, TestMachine};
 use fluid::{Arrival, Demand, WINDOW};
 use parking_lot::Mutex;
@@ -172,8 +172,18 @@ impl Bench {
 
     /// A group of this weight.
     pub fn group(&mut self, weight: u32) -> usize {
+        self.add_group(weight, |builder| builder)
+    }
+
+    /// A group of this weight that may use these CPUs only. The yardsticks know nothing of masks: judge by absolute shares.
+    pub fn group_on(&mut self, weight: u32, cpus: CpuMask) -> usize {
+        self.add_group(weight, |builder| builder.cpus(cpus))
+    }
+
+    fn add_group(&mut self, weight: u32, with: impl FnOnce(GroupBuilder) -> GroupBuilder) -> usize {
         let index = self.groups.len();
-        self.groups.push(self.machine.handle().group(format!("g{index}")).weight(weight).build().unwrap());
+        let builder = self.machine.handle().group(format!("g{index}")).weight(weight);
+        self.groups.push(with(builder).build().unwrap());
         self.ledger.0.lock().groups = self.groups.len();
         self.ledger.ask(self.machine.now(), index, Demand::Weight(f64::from(weight)));
         index
@@ -191,6 +201,14 @@ impl Bench {
                 drop(of.spawn(ledger.clone().hog(group, poll)));
             }
         });
+    }
+
+    /// Hogs that may use these CPUs only, of those of their group.
+    pub fn hogs_on(&mut self, group: usize, cpus: &CpuMask, count: usize, poll: Span) {
+        self.ledger.ask(self.machine.now(), group, Demand::Tasks(count as i64));
+        for _ in 0..count {
+            drop(self.groups[group].spawn_on(cpus, self.ledger.clone().hog(group, poll)));
+        }
     }
 
     pub fn clients(&mut self, group: usize, count: usize, run: Span, pause: Span, poll: Span) {

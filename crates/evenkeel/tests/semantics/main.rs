@@ -15,6 +15,7 @@ mod figures;
 mod groups;
 mod limits;
 mod long_polls;
+mod masks;
 mod oddities;
 mod panics;
 mod shutdown;

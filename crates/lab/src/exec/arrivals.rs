@@ -66,7 +66,7 @@ impl<S: Spawner> Generator<S> {
             // Every set draws from streams of its own, so that changing one shifts no other.
             let mut rng = fastrand::Rng::with_seed(seed ^ (number as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
             let gaps = rng.fork();
-            Source { set: set.clone(), starter: Starter::new(common, set.group, &set.program, rng), gaps }
+            Source { set: set.clone(), starter: Starter::new(common, set, rng), gaps }
         };
         let sources = scenario.tasks.iter().enumerate().map(source).collect();
         Generator { common: Arc::clone(common), sources, groups: scenario.groups.len() }

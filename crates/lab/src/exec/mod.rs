@@ -20,6 +20,8 @@ pub(crate) use arrivals::{Arrivals, Deed, Generated, Generator, Timeline};
 pub(crate) use meter::{Measured, Meter, Responses, Totals};
 pub(crate) use task::Common;
 
+use evenkeel::CpuMask;
+
 use crate::moment::Moment;
 use crate::scenario::GroupIndex;
 
@@ -47,6 +49,14 @@ pub(crate) trait Spawner: Clone + Send + Sync + 'static {
     fn spawn<F>(&self, group: GroupIndex, task: F) -> Self::Join
     where
         F: Future<Output = Moment> + Send + 'static;
+
+    /// Starts a task in `group` on these CPUs only. A target that knows no masks starts it anywhere.
+    fn spawn_on<F>(&self, group: GroupIndex, _cpus: &CpuMask, task: F) -> Self::Join
+    where
+        F: Future<Output = Moment> + Send + 'static,
+    {
+        self.spawn(group, task)
+    }
 
     /// Computes, and counts the pieces that this is done in.
     fn compute(computing: Computing<'_>) -> impl Future<Output = ()> + Send;

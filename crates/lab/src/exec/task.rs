@@ -13,13 +13,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use evenkeel::CpuMask;
 use tokio::sync::Semaphore;
 
 use super::meter::Meter;
 use super::readiness::{blocking, blocking_before};
 use super::{Computing, Spawner};
 use crate::moment::{Moment, nanos};
-use crate::scenario::{GroupIndex, NEST_MAX, Op, Program, Scenario, SpawnOp, Time};
+use crate::scenario::{GroupIndex, NEST_MAX, Op, Program, Scenario, SpawnOp, TaskSet, Time};
 
 /// Work is counted, and the stop flags are looked at, after at most this much computing.
 const CHUNK: Duration = Duration::from_millis(1);
@@ -50,6 +51,16 @@ impl<S: Spawner> Common<S> {
         &self.meter
     }
 
+    fn start<F>(&self, group: GroupIndex, cpus: Option<&CpuMask>, task: F) -> S::Join
+    where
+        F: Future<Output = Moment> + Send + 'static,
+    {
+        match cpus {
+            Some(cpus) => self.spawner.spawn_on(group, cpus, task),
+            None => self.spawner.spawn(group, task),
+        }
+    }
+
     /// Tells every task to end at its next look.
     pub(crate) fn finish(&self) {
         self.over.store(true, Ordering::Relaxed);
@@ -61,6 +72,7 @@ impl<S: Spawner> Common<S> {
 pub(crate) struct Starter<S> {
     common: Arc<Common<S>>,
     group: GroupIndex,
+    cpus: Option<Arc<CpuMask>>,
     program: Arc<Program>,
     stopped: Arc<AtomicBool>,
     /// Seeds of this set's tasks are drawn from here.
@@ -68,13 +80,15 @@ pub(crate) struct Starter<S> {
 }
 
 impl<S: Spawner> Starter<S> {
-    pub(crate) fn new(
-        common: &Arc<Common<S>>,
-        group: GroupIndex,
-        program: &Arc<Program>,
-        rng: fastrand::Rng,
-    ) -> Starter<S> {
-        Starter { common: Arc::clone(common), group, program: Arc::clone(program), stopped: Arc::default(), rng }
+    pub(crate) fn new(common: &Arc<Common<S>>, set: &TaskSet, rng: fastrand::Rng) -> Starter<S> {
+        Starter {
+            common: Arc::clone(common),
+            group: set.group,
+            cpus: set.cpus.clone().map(Arc::new),
+            program: Arc::clone(&set.program),
+            stopped: Arc::default(),
+            rng,
+        }
     }
 
     /// Starts a task that stands for itself. Its end is a done unit.
@@ -83,7 +97,7 @@ impl<S: Spawner> Starter<S> {
         if let Some(work) = self.program.planned_burst(0, task.rng.clone()) {
             self.common.meter.released(self.group, work);
         }
-        drop(self.common.spawner.spawn(self.group, task.play()));
+        drop(self.common.start(self.group, self.cpus.as_deref(), task.play()));
     }
 
     /// Starts a request that was planned for `at`.
@@ -94,13 +108,13 @@ impl<S: Spawner> Starter<S> {
         {
             self.common.meter.released(self.group, work);
         }
-        drop(self.common.spawner.spawn(self.group, task.play()));
+        drop(self.common.start(self.group, self.cpus.as_deref(), task.play()));
     }
 
     /// Starts a client that spawns one request after the other.
     pub(crate) fn client(&mut self, think: Option<Time>, at: Moment) {
-        let client = Client { task: self.new_task(Unit::Helper), think };
-        drop(self.common.spawner.spawn(self.group, client.play(at)));
+        let client = Client { task: self.new_task(Unit::Helper), cpus: self.cpus.clone(), think };
+        drop(self.common.start(self.group, self.cpus.as_deref(), client.play(at)));
     }
 
     /// Ends clients and tasks that stand for themselves; requests are served to their end.
@@ -359,6 +373,7 @@ fn another_round(left: &mut Option<u32>) -> bool {
 /// Sends one request after the other, each when it has the answer and has thought about it.
 struct Client<S: Spawner> {
     task: Task<S>,
+    cpus: Option<Arc<CpuMask>>,
     think: Option<Time>,
 }
 
@@ -380,7 +395,7 @@ impl<S: Spawner> Client<S> {
         let (group, program) = (self.task.group, Arc::clone(&self.task.program));
         let unit = Unit::Request { planned };
         let request = Task::born(Arc::clone(common), group, program, unit, None, self.task.rng.fork());
-        let join = common.spawner.spawn(group, request.play());
+        let join = common.start(group, self.cpus.as_deref(), request.play());
         blocking(&common.meter, group, join).await
     }
 

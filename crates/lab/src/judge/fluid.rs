@@ -31,7 +31,7 @@ pub(crate) fn fill(flows: &[Flow], capacity: f64, scratch: &mut Scratch, rates: 
 }
 
 /// The water level: the rate per weight of every flow that is not capped; infinite if all are.
-fn level(flows: &[Flow], capacity: f64, scratch: &mut Scratch) -> f64 {
+pub(crate) fn level(flows: &[Flow], capacity: f64, scratch: &mut Scratch) -> f64 {
     if flows.iter().map(|flow| flow.cap).sum::<f64>() <= capacity {
         return f64::INFINITY;
     }

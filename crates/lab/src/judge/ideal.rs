@@ -7,7 +7,8 @@
 //! - Y2: no open group is ideally served more than has arrived for it, except by the scaling that
 //!   Y1 asks for.
 
-use super::fluid::{Flow, Scratch, fill};
+use super::capacity::Capacity;
+use super::fluid::{Flow, Scratch};
 use crate::run::{Recording, Window};
 
 /// How often the speed of the fluid machine is adjusted to the work that was received. It moves
@@ -39,11 +40,11 @@ pub(crate) struct Ideal {
 }
 
 /// The ideal of every window.
-pub(crate) fn ideals(recording: &Recording, groups: &[Group], cpus: f64) -> Vec<Ideal> {
+pub(crate) fn ideals(recording: &Recording, groups: &[Group], capacity: &Capacity) -> Vec<Ideal> {
     let mut machine = Machine {
         recording,
         groups,
-        cpus,
+        capacity,
         backlog: vec![0.0; groups.len()],
         scratch: Scratch::default(),
         flows: Vec::new(),
@@ -55,7 +56,7 @@ pub(crate) fn ideals(recording: &Recording, groups: &[Group], cpus: f64) -> Vec<
 struct Machine<'a> {
     recording: &'a Recording,
     groups: &'a [Group],
-    cpus: f64,
+    capacity: &'a Capacity,
     /// Work in seconds that arrived for open groups and is not done on this machine.
     backlog: Vec<f64>,
     scratch: Scratch,
@@ -97,7 +98,7 @@ impl Machine<'_> {
                 continue;
             }
             self.demand(tick, length, speed);
-            fill(&self.flows, self.cpus * speed, &mut self.scratch, &mut self.rates);
+            self.capacity.fill(&self.flows, speed, &mut self.scratch, &mut self.rates);
             for (index, rate) in self.rates.iter().enumerate() {
                 let service = rate * length;
                 served[index] += service;

@@ -3,12 +3,15 @@
 //!
 //! Pure functions of what was recorded. Knows nothing of runtimes and reports.
 
+mod capacity;
 mod errors;
 mod fluid;
 mod ideal;
 
 use std::time::Duration;
 
+pub(crate) use capacity::CLASSES_MAX;
+use capacity::Capacity;
 pub(crate) use errors::Errors;
 use ideal::Ideal;
 
@@ -66,7 +69,8 @@ pub(crate) fn judge(scenario: &Scenario, recording: &Recording, cpus: usize, fro
             request: mean_request(scenario, GroupIndex(index)),
         })
         .collect();
-    let ideal = ideal::ideals(recording, &groups, cpus as f64);
+    let masks: Vec<_> = (0..groups.len()).map(|index| scenario.cpus_of(GroupIndex(index))).collect();
+    let ideal = ideal::ideals(recording, &groups, &Capacity::new(&masks, cpus));
     let verdict = |index| {
         let bound = scenario.longest_poll().map(LagBound::new);
         let exempt = newcomer_at(scenario, GroupIndex(index)).map(|start| from.plus(start));

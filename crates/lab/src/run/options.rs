@@ -114,7 +114,26 @@ impl Plan {
             workers: args.workers.map_or_else(default_workers, |workers| Ok(workers as usize))?,
         };
         plan.check_switches()?;
+        plan.check_cpus()?;
         Ok(plan)
+    }
+
+    fn check_cpus(&self) -> Result<(), Failure> {
+        let Some(last) = self.scenario.last_cpu() else { return Ok(()) };
+        let name = &self.scenario.name;
+        if let Some(machine) = self.machine.as_ref().filter(|machine| last.index() >= machine.cpus()) {
+            let (what, cpus) = (&machine.name, machine.cpus());
+            return Err(Failure::Input(format!(
+                "{name}: `cpus` names CPU {last}, but {what} has {cpus}, with numbers from 0"
+            )));
+        }
+        if self.on.iter().any(|&on| on != On::Sim) && last.index() >= self.workers {
+            let (workers, enough) = (self.workers, last.index() + 1);
+            return Err(Failure::Input(format!(
+                "{name}: `cpus` names CPU {last}, but there are {workers} workers, with numbers from 0; --workers {enough} has it"
+            )));
+        }
+        Ok(())
     }
 
     fn check_switches(&self) -> Result<(), Failure> {

@@ -72,6 +72,7 @@ impl Session<'_> {
         Setup {
             on: self.on,
             groups: &self.plan.scenario.groups,
+            has_masks: self.plan.scenario.has_masks(),
             workers: self.plan.workers,
             seed: self.seed(),
             switches: &self.plan.switches,

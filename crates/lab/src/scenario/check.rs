@@ -2,18 +2,22 @@
 //!
 //! Knows nothing of files: every error carries the place in the text.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+use evenkeel::CpuMask;
 use evenkeel_sim::machine::PRESETS;
 use toml::Spanned;
 
+use super::cpus::Cpus;
 use super::expect;
 use super::family::{Amount, Found, Names, Rank, check_amount};
 use super::program::{Compiler, in_range};
 use super::source::{Source, Wrong};
-use super::{Arrival, GroupDef, Scenario, TaskSet, raw};
+use super::{Arrival, GroupDef, GroupIndex, Scenario, TaskSet, raw};
+use crate::judge::CLASSES_MAX;
 
 /// Measured time where neither the file nor the command line says otherwise.
 const SECONDS: f64 = 5.0;
@@ -43,9 +47,9 @@ pub(crate) fn scenario(source: &Source, raw: raw::Scenario) -> Result<Scenario, 
     let mut total = 0;
     let mut tasks = Vec::new();
     for set in &raw.tasks {
-        task_sets(&mut compiler, set, &mut total, &mut tasks)?;
+        task_sets(&mut compiler, &groups, set, &mut total, &mut tasks)?;
     }
-    Ok(Scenario {
+    let scenario = Scenario {
         name: source.stem().to_owned(),
         seconds: seconds(raw.seconds.as_ref(), "seconds", SECONDS, SECONDS_RANGE)?,
         preempt: raw.preempt,
@@ -56,7 +60,9 @@ pub(crate) fn scenario(source: &Source, raw: raw::Scenario) -> Result<Scenario, 
         locks: compiler.locks.len(),
         expect: expect::expectations(&raw.expect, &names)?,
         groups,
-    })
+    };
+    check_masks(&scenario)?;
+    Ok(scenario)
 }
 
 /// The name of a machine that is there wherever the scenario is run.
@@ -91,13 +97,7 @@ fn members(table: usize, raw: &raw::Group, names: &Names, into: &mut Vec<GroupDe
 }
 
 fn group(raw: &raw::Group, rank: Rank, name: &str) -> Result<GroupDef, Wrong> {
-    let later = [
-        ("parent", &raw.parent),
-        ("cpus", &raw.cpus),
-        ("quota", &raw.quota),
-        ("class", &raw.class),
-        ("slice", &raw.slice),
-    ];
+    let later = [("parent", &raw.parent), ("quota", &raw.quota), ("class", &raw.class), ("slice", &raw.slice)];
     for (key, value) in later {
         if let Some(value) = value {
             let message = format!("`{key}` can't be honored by this version, expected a group without it");
@@ -108,12 +108,14 @@ fn group(raw: &raw::Group, rank: Rank, name: &str) -> Result<GroupDef, Wrong> {
         let number = Spanned::new(weight.span(), weight.get_ref().weight(rank));
         in_range(&number, "weight", 1..WEIGHT_MAX + 1)
     })?;
-    Ok(GroupDef { name: name.to_owned(), weight, role: raw.role.unwrap_or_default() })
+    let cpus = raw.cpus.as_ref().map(|cpus| cpus.0.clone());
+    Ok(GroupDef { name: name.to_owned(), weight, role: raw.role.unwrap_or_default(), cpus })
 }
 
 /// Adds the task sets that a `[[tasks]]` table stands for: one for each group that it names.
 fn task_sets(
     compiler: &mut Compiler<'_>,
+    groups: &[GroupDef],
     raw: &Spanned<raw::Tasks>,
     total: &mut i64,
     into: &mut Vec<TaskSet>,
@@ -135,7 +137,30 @@ fn task_sets(
     }
     for (rank, group) in found.groups() {
         let arrival = arrival(raw, rank, total)?;
-        into.push(TaskSet { group, arrival, start, stop, program: Arc::clone(&program) });
+        let cpus = task_cpus(raw.cpus.as_ref(), &groups[group.0])?;
+        into.push(TaskSet { group, cpus, arrival, start, stop, program: Arc::clone(&program) });
+    }
+    Ok(())
+}
+
+/// Where the tasks of a set may run, if they have a mask of their own.
+fn task_cpus(raw: Option<&Spanned<Cpus>>, group: &GroupDef) -> Result<Option<CpuMask>, Wrong> {
+    let Some(raw) = raw else { return Ok(None) };
+    let own = &raw.get_ref().0;
+    let within = group.cpus.as_ref().map_or_else(|| own.clone(), |cpus| cpus.intersection(own));
+    if within.is_empty() {
+        let message = format!("CPUs {own} are none of those of group `{}`, expected one of them at least", group.name);
+        return Err(Wrong::new(raw.span(), message));
+    }
+    Ok(Some(within))
+}
+
+/// The yardstick takes time that grows with each mask.
+fn check_masks(scenario: &Scenario) -> Result<(), Wrong> {
+    let masks: BTreeSet<_> = (0..scenario.groups.len()).map(|index| scenario.cpus_of(GroupIndex(index))).collect();
+    if masks.len() > CLASSES_MAX {
+        let message = format!("groups with {} different masks, expected at most {CLASSES_MAX}", masks.len());
+        return Err(Wrong::new(0..0, message));
     }
     Ok(())
 }

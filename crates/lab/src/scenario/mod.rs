@@ -9,6 +9,7 @@
 //! - S3: a program never unlocks what it does not hold, and never locks twice what it holds.
 
 mod check;
+mod cpus;
 mod expect;
 mod family;
 mod plan;
@@ -29,6 +30,8 @@ pub(crate) use expect::figure_names;
 pub(crate) use expect::{Bound, Expectation, On};
 pub(crate) use program::{NEST_MAX, Op, Program, SpawnOp};
 pub(crate) use time::Time;
+
+use evenkeel::{CpuId, CpuMask};
 
 use crate::failure::Failure;
 
@@ -53,6 +56,8 @@ pub(crate) struct GroupDef {
     pub(crate) name: String,
     pub(crate) weight: u32,
     pub(crate) role: Role,
+    /// The CPUs that it may use; all without it.
+    pub(crate) cpus: Option<CpuMask>,
 }
 
 /// How open arrivals are spaced.
@@ -92,6 +97,8 @@ pub(crate) enum Preempt {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct TaskSet {
     pub(crate) group: GroupIndex,
+    /// Those of its group's CPUs that its tasks may use; all of them without it.
+    pub(crate) cpus: Option<CpuMask>,
     pub(crate) arrival: Arrival,
     /// Since the start of the measurement; without it, from before the warmup.
     pub(crate) start: Option<Duration>,
@@ -125,6 +132,27 @@ impl Scenario {
     /// one never does.
     pub(crate) fn longest_poll(&self) -> Option<Duration> {
         self.tasks.iter().map(|set| set.program.longest_poll()).try_fold(Duration::ZERO, |a, b| b.map(|b| a.max(b)))
+    }
+
+    /// The CPUs that tasks of a group may use, as far as the yardstick can tell them apart: those of the group, or of its
+    /// task sets if all of them have masks and nobody else spawns into it. `None` if those are all CPUs.
+    pub(crate) fn cpus_of(&self, group: GroupIndex) -> Option<CpuMask> {
+        let of_group = self.groups[group.0].cpus.clone();
+        let spawns = self.tasks.iter().any(|set| set.program.spawns_into(group, set.group));
+        let sets = self.tasks.iter().filter(|set| set.group == group).map(|set| set.cpus.clone());
+        let of_sets = sets.reduce(|one, other| Some(one?.union(&other?))).flatten();
+        if spawns { of_group } else { of_sets.or(of_group) }
+    }
+
+    /// Whether anything may not run on all CPUs.
+    pub(crate) fn has_masks(&self) -> bool {
+        self.groups.iter().any(|group| group.cpus.is_some()) || self.tasks.iter().any(|set| set.cpus.is_some())
+    }
+
+    /// The CPU with the largest number that a mask names.
+    pub(crate) fn last_cpu(&self) -> Option<CpuId> {
+        let masks = self.groups.iter().map(|group| &group.cpus).chain(self.tasks.iter().map(|set| &set.cpus));
+        masks.flatten().filter_map(CpuMask::last).max()
     }
 
     /// The index of the group called `name`.

@@ -112,6 +112,17 @@ impl Program {
     pub(crate) fn longest_poll(&self) -> Option<Duration> {
         self.longest_poll
     }
+
+    /// Whether a task of group `own` with this program spawns tasks into `group`, by itself or through others.
+    pub(crate) fn spawns_into(&self, group: GroupIndex, own: GroupIndex) -> bool {
+        self.ops.iter().any(|op| match op {
+            Op::Spawn(spawn) => {
+                let of = spawn.group.unwrap_or(own);
+                of == group || spawn.program.spawns_into(group, of)
+            }
+            _ => false,
+        })
+    }
 }
 
 /// Names shared by the programs of a scenario, numbered in order of appearance.

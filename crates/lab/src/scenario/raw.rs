@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use toml::Spanned;
 
+use super::cpus::Cpus;
 use super::expect::On;
 use super::family::Amount;
 use super::time::{Offset, Time};
@@ -35,9 +36,9 @@ pub(crate) struct Group {
     pub(crate) count: Option<Spanned<i64>>,
     pub(crate) weight: Option<Spanned<Amount>>,
     pub(crate) role: Option<Role>,
+    pub(crate) cpus: Option<Cpus>,
     // Known to the format, not to this version: refused with the place.
     pub(crate) parent: Option<Spanned<toml::Value>>,
-    pub(crate) cpus: Option<Spanned<toml::Value>>,
     pub(crate) quota: Option<Spanned<toml::Value>>,
     pub(crate) class: Option<Spanned<toml::Value>>,
     pub(crate) slice: Option<Spanned<toml::Value>>,
@@ -48,6 +49,7 @@ pub(crate) struct Group {
 pub(crate) struct Tasks {
     pub(crate) group: Spanned<String>,
     pub(crate) count: Option<Spanned<Amount>>,
+    pub(crate) cpus: Option<Spanned<Cpus>>,
     pub(crate) arrival: Option<Arrival>,
     pub(crate) start: Option<Spanned<Offset>>,
     pub(crate) stop: Option<Spanned<Offset>>,

@@ -42,7 +42,18 @@ fn hostile_input_is_refused_with_its_line() {
         ("[[groups]]\nname = \"g\"\nweight = \"x\"\n".into(), 3, "expected"),
         ("[[groups]]\nname = \"g\"\nrole = \"both\"\n".into(), 3, "unknown variant `both`"),
         ("[[groups]]\nname = \"g\"\nparent = \"p\"\n".into(), 3, "`parent` can't be honored"),
-        ("[[groups]]\nname = \"g\"\ncpus = [0]\n".into(), 3, "`cpus` can't be honored"),
+        ("[[groups]]\nname = \"g\"\ncpus = []\n".into(), 3, "no CPU"),
+        ("[[groups]]\nname = \"g\"\ncpus = \"\"\n".into(), 3, "no CPU named"),
+        ("[[groups]]\nname = \"g\"\ncpus = \"3-1\"\n".into(), 3, "ends before it begins"),
+        ("[[groups]]\nname = \"g\"\ncpus = [-1]\n".into(), 3, ""),
+        ("[[groups]]\nname = \"g\"\ncpus = 2\n".into(), 3, "CPUs such as"),
+        ("[[groups]]\nname = \"g\"\ncpus = \"0-9999\"\n".into(), 3, "numbers up to 8191"),
+        (with_tasks(&format!("group = \"g\"\ncpus = \"all\"\n{run}")), 5, "not a set of CPUs"),
+        (
+            format!("[[groups]]\nname = \"g\"\ncpus = \"0-1\"\n[[tasks]]\ngroup = \"g\"\ncpus = \"2\"\n{run}"),
+            6,
+            "none of those of group `g`",
+        ),
         ("[[groups]]\nname = \"g\"\nquota = \"1ms\"\n".into(), 3, "`quota` can't be honored"),
         ("[[groups]]\nname = \"g\"\nclass = \"idle\"\n".into(), 3, "`class` can't be honored"),
         ("[[groups]]\nname = \"g\"\nslice = \"1ms\"\n".into(), 3, "`slice` can't be honored"),
@@ -402,6 +413,7 @@ fn shipped_scenarios_are_what_they_say() {
         "infeasible",
         "long-polls",
         "noisy-neighbour",
+        "pinned-hog-and-newcomer",
         "tenants-zipf",
         "tenants-zipf-equal",
         "weights-2",
@@ -475,4 +487,54 @@ fn the_sample_in_the_documentation_is_a_scenario() {
     for sample in samples {
         of_text(sample).unwrap_or_else(|failure| panic!("{failure}\n{sample}"));
     }
+}
+
+#[test]
+fn cpus_are_those_of_the_group_that_the_tasks_may_use() {
+    let text = r#"
+        [[groups]]
+        name = "wide"
+        cpus = "0-3"
+        [[groups]]
+        name = "split"
+        [[groups]]
+        name = "mixed"
+        [[tasks]]
+        group = "wide"
+        cpus = "2-9"
+        program = ["yield", { spawn = { program = ["yield"] } }]
+        [[tasks]]
+        group = "split"
+        cpus = [1]
+        program = ["yield"]
+        [[tasks]]
+        group = "split"
+        cpus = "3"
+        program = ["yield"]
+        [[tasks]]
+        group = "mixed"
+        cpus = "3"
+        program = ["yield"]
+        [[tasks]]
+        group = "mixed"
+        program = ["yield"]
+    "#;
+    let scenario = of_text(text).unwrap();
+    let sets: Vec<_> = scenario.tasks.iter().map(|set| set.cpus.as_ref().map(ToString::to_string)).collect();
+    assert_eq!(sets, [Some("2-3"), Some("1"), Some("3"), Some("3"), None].map(|text| text.map(ToOwned::to_owned)));
+    // What the tasks of `wide` spawn may run wherever the group may.
+    let of_groups = (0..3).map(|index| scenario.cpus_of(GroupIndex(index)).map(|cpus| cpus.to_string()));
+    assert_eq!(of_groups.collect::<Vec<_>>(), [Some("0-3".to_owned()), Some("1,3".to_owned()), None]);
+    assert_eq!((scenario.has_masks(), scenario.last_cpu()), (true, Some(CpuId::new(3))));
+}
+
+#[test]
+fn more_masks_than_the_yardstick_can_tell_apart_are_refused() {
+    let group = |index: u32| format!("[[groups]]\nname = \"g{index}\"\ncpus = [{index}]\n");
+    let text = |count: u32| {
+        let groups: String = (0..count).map(group).collect();
+        groups + "[[tasks]]\ngroup = \"g0\"\nprogram = [\"yield\"]\n"
+    };
+    assert!(of_text(&text(8)).is_ok());
+    assert!(message(&text(9)).contains("9 different masks"));
 }

@@ -25,6 +25,8 @@ pub(crate) use tokio::Tokio;
 pub(crate) struct Setup<'a> {
     pub(crate) on: On,
     pub(crate) groups: &'a [GroupDef],
+    /// Whether any group or task may not run on all CPUs.
+    pub(crate) has_masks: bool,
     pub(crate) workers: usize,
     pub(crate) seed: u64,
     /// Names and values, as given on the command line.

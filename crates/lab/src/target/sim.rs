@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use evenkeel::{Group, JoinHandle, Stats};
+use evenkeel::{CpuMask, Group, JoinHandle, Stats};
 use evenkeel_sim::machine::Machine;
 use evenkeel_sim::{Accounting, Activity, Config, Digest, LockStat, Preemption, Record, Simulation, Speed};
 
@@ -210,6 +210,13 @@ impl Spawner for SimSpawner {
         F: Future<Output = Moment> + Send + 'static,
     {
         SimJoin(self.groups[group.0].spawn(task))
+    }
+
+    fn spawn_on<F>(&self, group: GroupIndex, cpus: &CpuMask, task: F) -> SimJoin
+    where
+        F: Future<Output = Moment> + Send + 'static,
+    {
+        SimJoin(self.groups[group.0].spawn_on(cpus, task))
     }
 
     async fn compute(computing: Computing<'_>) {

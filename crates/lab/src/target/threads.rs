@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use evenkeel::{Group, GroupId, GroupStats, Handle, JoinHandle, Runtime, Stats, Switches};
+use evenkeel::{CpuMask, Group, GroupBuilder, GroupId, GroupStats, Handle, JoinHandle, Runtime, Stats, Switches};
 
 use super::{Counters, Counts, GroupCounters, Setup, Target, compute_here};
 use crate::exec::{Computing, Spawner};
@@ -58,8 +58,7 @@ impl Counts for Threads {
     }
 
     fn idle_while_waiting(&self) -> Option<usize> {
-        let load = self.runtime.load();
-        Some(load.parked.min(load.waiting))
+        Some(self.runtime.load().idle_while_waiting)
     }
 
     fn group_counters(&self) -> Vec<GroupCounters> {
@@ -81,7 +80,8 @@ pub(super) fn prepare(handle: &Handle, setup: Setup<'_>) -> Result<Arc<[Group]>,
         set(&handle.switches(), name, value)?;
     }
     let group = |def: &GroupDef| {
-        let group = handle.group(def.name.as_str()).weight(def.weight).build();
+        let group = handle.group(def.name.as_str()).weight(def.weight);
+        let group = def.cpus.iter().cloned().fold(group, GroupBuilder::cpus).build();
         group.map_err(|error| Failure::Internal(format!("can't make the group `{}`: {error}", def.name)))
     };
     setup.groups.iter().map(group).collect()
@@ -140,6 +140,13 @@ impl Spawner for ThreadsSpawner {
         F: Future<Output = Moment> + Send + 'static,
     {
         ThreadsJoin(self.groups[group.0].spawn(task))
+    }
+
+    fn spawn_on<F>(&self, group: GroupIndex, cpus: &CpuMask, task: F) -> ThreadsJoin
+    where
+        F: Future<Output = Moment> + Send + 'static,
+    {
+        ThreadsJoin(self.groups[group.0].spawn_on(cpus, task))
     }
 
     fn compute(computing: Computing<'_>) -> impl Future<Output = ()> + Send {

@@ -28,6 +28,7 @@ pub(crate) struct Tokio {
     runtimes: Vec<Runtime>,
     handles: Arc<[Handle]>,
     nice_refused: Arc<AtomicBool>,
+    has_masks: bool,
 }
 
 impl Target for Tokio {
@@ -48,7 +49,7 @@ impl Target for Tokio {
             runtimes.push(start(part, setup.workers, &nice_refused)?);
         }
         let handles = slots.iter().map(|&slot| runtimes[slot].handle().clone()).collect();
-        Ok(Tokio { runtimes, handles, nice_refused })
+        Ok(Tokio { runtimes, handles, nice_refused, has_masks: setup.has_masks })
     }
 
     fn spawner(&self) -> TokioSpawner {
@@ -86,7 +87,9 @@ impl Counts for Tokio {
 
     fn notes(&self) -> Vec<String> {
         let refused = self.nice_refused.load(Ordering::Relaxed);
-        refused.then(|| "the system refused nice 19 for the batch threads".to_owned()).into_iter().collect()
+        let refused = refused.then(|| "the system refused nice 19 for the batch threads".to_owned());
+        let masks = self.has_masks.then(|| "tokio has no CPU masks: all tasks ran on any worker".to_owned());
+        refused.into_iter().chain(masks).collect()
     }
 }
 
