@@ -20,7 +20,7 @@ pub(crate) struct RunArgs {
     /// What runs it: several, separated by commas, run side by side
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = On::REAL)]
     pub(crate) on: Vec<On>,
-    /// The machine that `sim` simulates: `host`, a preset, the name of a file in machines/, or a path [default: host]
+    /// The machine that `sim` simulates: `host`, a preset, `flat-N`, the name of a file in machines/, or a path [default: host]
     #[arg(long, value_name = "NAME|FILE")]
     pub(crate) machine: Option<String>,
     /// Sets a switch of the targets `threads` and `sim`; may be given several times
