@@ -56,8 +56,8 @@ pub(crate) struct Cut {
 /// What waits on a CPU.
 pub(crate) struct RunQueue {
     pub(crate) fair: FairQueue<Share, Runnable>,
-    /// The group whose slice it is, and its clock at the pick.
-    pub(crate) running: Option<Smallest>,
+    /// The group whose slice it is.
+    pub(crate) running: Option<GroupId>,
     /// A more deserving group came meanwhile: the slice is to end at the next poll boundary.
     pub(crate) cut: Option<Cut>,
     pub(crate) timers: Timers,

@@ -1,198 +1,182 @@
-//! `evenkeel bench-sim`: how fast the simulator is, and how much memory it takes.
+//! `evenkeel bench-sim`: how fast the simulator is, and what memory it takes.
 //!
-//! On each machine one task per CPU computes 2.5 µs and sleeps 53 µs, again and again: the shortest work that the
-//! experiments need, so that nearly all of the real time goes to the simulator and to the engine that it runs. Each machine
-//! has a process of its own: its largest size is known then, and no run uses what another has warmed up.
+//! On each machine there is a task per CPU that computes for 2.5 us and sleeps for 53 us, again and again: little work, and
+//! much for a scheduler to do. Each machine is simulated by a process of its own, whose memory nothing else has touched.
 //!
 //! Knows nothing of scenarios.
 
-use std::num::NonZeroU64;
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use evenkeel_core::{Span, Time};
-use evenkeel_sim::{Activity, Config, Simulation};
 use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
-use crate::os;
+use crate::machines;
 use crate::report::JsonFile;
+use evenkeel::{Group, Span, Time};
+use evenkeel_sim::{Activity, Config, Simulation};
 
-/// What each task computes and sleeps: the loop of the newidle experiment.
 const COMPUTES: Duration = Duration::from_nanos(2_500);
 const SLEEPS: Duration = Duration::from_micros(53);
 
-/// The longest time to simulate, in ms.
-const MILLIS_MAX: u64 = 60_000;
+/// Tasks that do nothing, for the memory that a task takes: enough for pages not to matter.
+const IDLE_TASKS: usize = 20_000;
 
-/// What `evenkeel bench-sim` takes.
-#[derive(Debug, clap::Args)]
+/// Measures how fast machines are simulated, and what memory that takes
+#[derive(Debug, Clone, clap::Args)]
 pub(crate) struct BenchSimArgs {
-    /// The machines to simulate, by name or file
-    #[arg(long, value_name = "A,B,…", value_delimiter = ',', default_values = ["flat-8", "flat-64", "spr-224", "flat-256", "big-1024"])]
+    /// The machines, separated by commas: as for `run --machine`
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        default_value = "flat-8,flat-64,spr-224,flat-256,flat-1024"
+    )]
     machines: Vec<String>,
-
-    /// Virtual milliseconds to simulate on each
-    #[arg(long, value_name = "N", default_value = "100")]
-    millis: NonZeroU64,
-
-    /// Groups that the tasks are dealt to
-    #[arg(long, value_name = "N", default_value = "1")]
-    groups: NonZeroU64,
-
-    /// Also write every figure to this file
+    /// For how long each is simulated, in milliseconds of virtual time
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=60_000))]
+    millis: u64,
+    /// Writes all figures to this file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-
-    /// Simulate one machine here and tell the figures as JSON
+    /// Measures the one machine in this process, and prints its figures as JSON: what the command starts
     #[arg(long, hide = true)]
-    here: bool,
+    alone: bool,
 }
 
-/// What was measured on one machine.
+/// The figures of one machine.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Figures {
     machine: String,
     cpus: usize,
-    groups: u64,
     virtual_s: f64,
     real_s: f64,
     cost_points_per_s: f64,
     events_per_s: f64,
     turns_per_s: f64,
-    /// Accesses, locks and so on per poll.
-    cost_points_per_poll: f64,
     polls: u64,
-    /// Of the CPU time of the simulated machine.
+    /// Of the time of all CPUs.
     scheduler_pct: f64,
     lock_wait_pct: f64,
-    /// At the largest, less what the process had before; `None` where the system does not tell.
-    peak_mib: Option<f64>,
-    /// The same for one CPU with its task.
-    kib_per_cpu: Option<f64>,
+    /// Of memory that is resident at the end, where the system tells.
+    bytes_per_cpu: Option<u64>,
+    bytes_per_task: Option<u64>,
 }
 
-/// Measures, and prints a table.
+/// Carries out the command.
 pub(crate) fn command(args: &BenchSimArgs) -> Result<(), Failure> {
-    if args.millis.get() > MILLIS_MAX {
-        return Err(Failure::Input(format!("--millis {}: expected 1 to {MILLIS_MAX}", args.millis)));
-    }
-    if args.here {
-        let figures = measure(args)?;
+    let mut out = std::io::stdout().lock();
+    let cannot = |error: std::io::Error| Failure::Internal(format!("can't print the figures: {error}"));
+    if let ([machine], true) = (&args.machines[..], args.alone) {
+        let figures = measure(machine, Span::from_millis(args.millis))?;
         let text = serde_json::to_string(&figures).map_err(|error| Failure::Internal(error.to_string()))?;
-        os::show(format_args!("{text}\n"));
-        return Ok(());
+        return writeln!(out, "{text}").map_err(cannot);
     }
-    // Names are looked at before anything runs for long.
-    args.machines.iter().try_for_each(|name| crate::machines::named(name).map(drop))?;
+    // What is wrong is told before minutes have passed.
+    args.machines.iter().try_for_each(|name| machines::named(name).map(drop))?;
     let json = args.json.as_deref().map(JsonFile::open).transpose()?;
-    os::show(format_args!("{HEADER}\n"));
+    writeln!(out, "{HEAD}").map_err(cannot)?;
     let mut all = Vec::new();
-    for name in &args.machines {
-        let figures = in_a_process(args, name)?;
-        os::show(format_args!("{}\n", row(&figures)));
+    for machine in &args.machines {
+        let figures = measure_apart(machine, args.millis)?;
+        writeln!(out, "{}", row(&figures)).and_then(|()| out.flush()).map_err(cannot)?;
         all.push(figures);
     }
     json.map_or(Ok(()), |json| json.write(&all))
 }
 
-const HEADER: &str = "machine            CPUs  groups  virtual s   real s    points/s   events/s    turns/s  points/poll  sched %  wait %  peak MiB  KiB/CPU";
+const HEAD: &str =
+    "machine             CPUs   real s  M points/s  M events/s  M turns/s   sched %   wait %  KiB/CPU  B/task";
 
-fn row(figures: &Figures) -> String {
-    let or_dash = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.1}"));
+fn row(of: &Figures) -> String {
+    let count =
+        |bytes: Option<u64>, unit: u64| bytes.map_or_else(|| "-".to_owned(), |bytes| (bytes / unit).to_string());
     format!(
-        "{:<17} {:>5} {:>7} {:>10.3} {:>8.2} {:>11.0} {:>10.0} {:>10.0} {:>12.1} {:>8.1} {:>7.2} {:>9} {:>8}",
-        figures.machine,
-        figures.cpus,
-        figures.groups,
-        figures.virtual_s,
-        figures.real_s,
-        figures.cost_points_per_s,
-        figures.events_per_s,
-        figures.turns_per_s,
-        figures.cost_points_per_poll,
-        figures.scheduler_pct,
-        figures.lock_wait_pct,
-        or_dash(figures.peak_mib),
-        or_dash(figures.kib_per_cpu),
+        "{:<18} {:>5} {:>8.2} {:>11.2} {:>11.2} {:>10.2} {:>9.1} {:>8.1} {:>8} {:>7}",
+        of.machine,
+        of.cpus,
+        of.real_s,
+        of.cost_points_per_s / 1e6,
+        of.events_per_s / 1e6,
+        of.turns_per_s / 1e6,
+        of.scheduler_pct,
+        of.lock_wait_pct,
+        count(of.bytes_per_cpu, 1 << 10),
+        count(of.bytes_per_task, 1),
     )
 }
 
-/// Measures one machine in a process of its own.
-fn in_a_process(args: &BenchSimArgs, machine: &str) -> Result<Figures, Failure> {
-    let failed = |what: String| Failure::Internal(format!("--machines {machine}: {what}"));
-    let program = std::env::current_exe().map_err(|error| failed(format!("can't find this program: {error}")))?;
-    let output = Command::new(program)
-        .args(["bench-sim", "--here", "--machines", machine])
-        .args(["--millis", &args.millis.to_string(), "--groups", &args.groups.to_string()])
-        .stderr(Stdio::inherit())
-        .output()
-        .map_err(|error| failed(format!("can't start this program again: {error}")))?;
+/// The figures of a machine that another process simulates.
+fn measure_apart(machine: &str, millis: u64) -> Result<Figures, Failure> {
+    let fail = |what: String| Failure::Internal(format!("{machine} could not be measured: {what}"));
+    let program = std::env::current_exe().map_err(|error| fail(error.to_string()))?;
+    let mut command = Command::new(program);
+    command.args(["bench-sim", "--alone", "--machines", machine, "--millis", &millis.to_string()]);
+    let output = command.stderr(Stdio::inherit()).output().map_err(|error| fail(error.to_string()))?;
     if !output.status.success() {
-        return Err(failed(format!("the process that simulated it ended with {}", output.status)));
+        return Err(fail(output.status.to_string()));
     }
-    serde_json::from_slice(&output.stdout).map_err(|error| failed(format!("no figures came back: {error}")))
+    serde_json::from_slice(&output.stdout).map_err(|error| fail(error.to_string()))
 }
 
-fn measure(args: &BenchSimArgs) -> Result<Figures, Failure> {
-    let [name] = &args.machines[..] else {
-        return Err(Failure::Input("--here: expected one machine".to_owned()));
-    };
-    let machine = crate::machines::named(name)?;
-    let cpus = machine.cpus();
-    let before = peak_bytes();
+fn measure(name: &str, length: Span) -> Result<Figures, Failure> {
+    let machine = machines::named(name)?;
+    let (name, cpus) = (machine.name.clone(), machine.cpus());
+    let before = resident();
     let mut sim = Simulation::new(Config::new(machine)).map_err(|error| Failure::Internal(error.to_string()))?;
-    let handle = sim.handle();
-    let group = |number| handle.group(format!("sleepers-{number}")).build();
-    let groups = (0..args.groups.get()).map(group).collect::<Result<Vec<_>, _>>();
-    let groups = groups.map_err(|error| Failure::Internal(error.to_string()))?;
-    sim.with(|_| {
-        for group in groups.iter().cycle().take(cpus) {
-            drop(group.spawn(async {
-                loop {
-                    evenkeel::run(COMPUTES).await;
-                    evenkeel::sleep(SLEEPS).await;
-                }
-            }));
-        }
-    });
-    let length = Span::from_millis(args.millis.get());
+    let group = sim.handle().group("sleepers").build().map_err(|error| Failure::Internal(error.to_string()))?;
+    sim.with(|_| (0..cpus).for_each(|_| spawn_sleeper(&group)));
     let began = Instant::now();
-    sim.run_until(Time::ZERO.after(length)).map_err(|failure| Failure::Simulation(failure.to_string()))?;
-    let took = began.elapsed().as_secs_f64().max(f64::MIN_POSITIVE);
-    let figures = figures(&sim, name, args, took, before);
-    sim.stop().map_err(|failure| Failure::Simulation(failure.to_string()))?;
+    let failed = |failure: evenkeel_sim::Failure| Failure::Simulation(failure.to_string());
+    sim.run_until(Time::ZERO.after(length)).map_err(failed)?;
+    let real_s = began.elapsed().as_secs_f64();
+    let after = resident();
+    let (speed, events, total) = (sim.speed(), sim.digest().count, sim.accounting().total());
+    let percent = |span: Span| 100.0 * span.as_secs_f64() / total.total().as_secs_f64();
+    let figures = Figures {
+        machine: name,
+        cpus,
+        virtual_s: length.as_secs_f64(),
+        real_s,
+        cost_points_per_s: speed.cost_points as f64 / real_s,
+        events_per_s: events as f64 / real_s,
+        turns_per_s: speed.turns as f64 / real_s,
+        polls: sim.handle().stats().total(|cpu| cpu.polls),
+        scheduler_pct: percent(total.scheduler()),
+        lock_wait_pct: percent(total.of(Activity::LockWait)),
+        bytes_per_cpu: grown(before, after, cpus),
+        bytes_per_task: idle_tasks(&mut sim, &group),
+    };
+    sim.stop().map_err(failed)?;
     Ok(figures)
 }
 
-fn figures(sim: &Simulation, name: &str, args: &BenchSimArgs, took: f64, before: Option<u64>) -> Figures {
-    let (speed, stats, total) = (sim.speed(), sim.handle().stats(), sim.accounting().total());
-    let cpus = stats.cpus.len();
-    let percent = |span: Span| 100.0 * span.as_secs_f64() / total.total().as_secs_f64();
-    let polls = stats.total(|cpu| cpu.polls);
-    let peak = peak_bytes().zip(before).map(|(now, before)| now.saturating_sub(before) as f64 / 1024.0);
-    Figures {
-        machine: name.to_owned(),
-        cpus,
-        groups: args.groups.get(),
-        virtual_s: sim.now().since(Time::ZERO).as_secs_f64(),
-        real_s: took,
-        cost_points_per_s: speed.cost_points as f64 / took,
-        events_per_s: sim.digest().count as f64 / took,
-        turns_per_s: speed.turns as f64 / took,
-        cost_points_per_poll: speed.cost_points as f64 / polls.max(1) as f64,
-        polls,
-        scheduler_pct: percent(total.scheduler()),
-        lock_wait_pct: percent(total.of(Activity::LockWait)),
-        peak_mib: peak.map(|kib| kib / 1024.0),
-        kib_per_cpu: peak.map(|kib| kib / cpus as f64),
-    }
+fn spawn_sleeper(group: &Group) {
+    drop(group.spawn(async {
+        loop {
+            evenkeel::run(COMPUTES).await;
+            evenkeel::sleep(SLEEPS).await;
+        }
+    }));
 }
 
-/// The most bytes of memory that this process ever had, where the system tells.
-fn peak_bytes() -> Option<u64> {
+/// What memory tasks take that have been spawned and wait.
+fn idle_tasks(sim: &mut Simulation, group: &Group) -> Option<u64> {
+    let before = resident();
+    sim.with(|_| (0..IDLE_TASKS).for_each(|_| drop(group.spawn(std::future::pending::<()>()))));
+    grown(before, resident(), IDLE_TASKS)
+}
+
+/// By how much the memory has grown for each of so many.
+fn grown(before: Option<u64>, after: Option<u64>, count: usize) -> Option<u64> {
+    Some(after?.saturating_sub(before?) / count as u64)
+}
+
+/// Bytes of memory that this process has.
+fn resident() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
     line.split_whitespace().next()?.parse::<u64>().ok().map(|kib| kib << 10)
 }

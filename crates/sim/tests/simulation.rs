@@ -469,3 +469,51 @@ fn the_record_tells_each_wake_and_dispatch() {
         *last = record.at;
     }
 }
+
+#[test]
+fn a_group_that_wakes_on_all_cpus_at_once_has_saved_nothing_up() {
+    let mut sim = start(machine("flat-64"));
+    let cpus = 64;
+    let groups: Vec<_> = ["one", "two", "on-off"].map(|name| sim.handle().group(name).build().unwrap()).into();
+    let period = Duration::from_millis(10);
+    let work: Arc<Mutex<Vec<u64>>> = Arc::default();
+    sim.with(|_| {
+        spin_in(&groups[0], cpus, us(50));
+        spin_in(&groups[1], cpus, us(50));
+        for _ in 0..cpus {
+            let work = Arc::clone(&work);
+            drop(groups[2].spawn(on_in_every_other(period, work)));
+        }
+    });
+    sim.run_until(Time::ZERO.after(Span::from_millis(300))).unwrap();
+    sim.stop().unwrap();
+    // A third of the machine while it is on. Its tasks that wait when the off time begins have a poll each after it.
+    let due = cpus as u64 * 10_000 / 3;
+    let work = work.lock().unwrap();
+    assert!(work.len() >= 15, "{} periods", work.len());
+    for (number, &work) in work.iter().enumerate().skip(1) {
+        assert!((due * 8 / 10..due * 14 / 10).contains(&work), "period {number}: {work} us, due {due} us");
+    }
+}
+
+/// Computes during every other period, and adds up by period what all such tasks did, in us.
+async fn on_in_every_other(period: Duration, work: Arc<Mutex<Vec<u64>>>) {
+    loop {
+        api::run(Duration::from_micros(50)).await;
+        let now = Duration::from(api::now().since(Time::ZERO));
+        let number = (now.as_nanos() / (period * 2).as_nanos()) as usize;
+        {
+            let mut work = work.lock().unwrap();
+            if work.len() <= number {
+                work.resize(number + 1, 0);
+            }
+            work[number] += 50;
+        }
+        let on = period * 2 * u32::try_from(number).unwrap();
+        if now - on >= period {
+            api::sleep(on + period * 2 - now).await;
+        } else {
+            api::yield_now().await;
+        }
+    }
+}

@@ -9,7 +9,7 @@ use crate::cpu::{Counter, RunQueue};
 use crate::host::{CpuTime, Host, Site};
 use crate::machine::{Credit, Machine, Reservation};
 use crate::task::Runnable;
-use evenkeel_core::balance::{Smallest, Waiting};
+use evenkeel_core::balance::Waiting;
 use evenkeel_core::fair_queue::Slot;
 use evenkeel_core::switches::LookAround;
 use evenkeel_core::{GroupId, MaskId, Span, Time};
@@ -167,7 +167,7 @@ impl<H: Host> Turns<H> {
         let path = queue.fair.path(slot).map(|slot| machine.reserve(at, queue.fair.group(slot)));
         let reservations: Vec<_> = path.collect();
         let top = reservations.last().expect("a path has a node");
-        queue.running = Some(Smallest { group: top.group, clock: top.picked });
+        queue.running = Some(top.group);
         queue.cut = queue.cut.filter(|cut| cut.of == top.group && queue.has_waiting(cut.by));
         queue.fair.pin(slot);
         machine.cpu(self.cpu).waiting.set_running(at, Some(top.group));

@@ -85,8 +85,8 @@ impl<H: Host> Machine<H> {
     fn check_reservations(&self, at: At) {
         let mut running: BTreeMap<GroupId, u64> = BTreeMap::new();
         for cpu in &self.cpus {
-            if let Some(slice) = self.lock(at, cpu.id).running {
-                *running.entry(slice.group).or_default() += 1;
+            if let Some(group) = self.lock(at, cpu.id).running {
+                *running.entry(group).or_default() += 1;
             }
         }
         for group in self.table.alive(at) {

@@ -75,8 +75,6 @@ pub(crate) struct Reservation {
     /// The weight that it was made with; the settlement uses the same.
     weight: Weight,
     amount: Vspan,
-    /// The clock before it.
-    pub(crate) picked: Vtime,
 }
 
 /// An access that only debug builds make.
@@ -106,7 +104,7 @@ impl<H: Host> Machine<H> {
         if Vtime::from_bits(largest.load(at, Relaxed)).is_before(picked) {
             largest.store(at, picked.bits(), Relaxed);
         }
-        Reservation { group, weight, amount, picked }
+        Reservation { group, weight, amount }
     }
 
     /// What a turn of the group usually costs it: a slice at most, and nothing if it is so short that turns of it on all
@@ -209,19 +207,19 @@ impl<H: Host> Machine<H> {
         // While all groups may run everywhere, the level never falls. With masks it may: who comes back to wait here may
         // be far behind those who waited meanwhile, having had less to run on. Of two that look at a time the later one to
         // store may have seen less: by as much as clocks moved during a look.
-        let new = if self.masks.are_in_use(at) { smallest } else { held.max(smallest) };
-        level.clock.store(at, new.bits(), Relaxed);
+        let fresh = if self.masks.are_in_use(at) { smallest } else { held.max(smallest) };
+        level.clock.store(at, fresh.bits(), Relaxed);
         // ORDER L1.
         level.refreshed.store(at, now.as_nanos().max(1), Release);
-        new
+        fresh
     }
 
     fn level_of(&self, mask: MaskId) -> &Level<H> {
         if mask == MaskId::ALL { &self.level } else { &self.masks.row(mask).level }
     }
 
-    /// The smallest clock of those published by any CPU of a mask; if nothing waits there, the largest that was ever picked
-    /// anywhere: a group that was alone there is raised too, at its next requeue.
+    /// The smallest clock, by now, of the groups that the CPUs of a mask publish as their smallest; if nothing waits there,
+    /// the largest that was ever picked anywhere: a group that was alone there is raised too, at its next requeue.
     fn smallest_waiting(&self, at: At, mask: MaskId) -> Vtime {
         let least = if mask == MaskId::ALL {
             self.least_of(at, self.cpus.iter())
@@ -231,6 +229,8 @@ impl<H: Host> Machine<H> {
         least.unwrap_or_else(|| self.largest_picked(at))
     }
 
+    /// The published clocks would do for a few CPUs: they are as old as the slices there, which on many CPUs is dozens of
+    /// slices' worth of service.
     fn least_of<'a>(&self, at: At, cpus: impl Iterator<Item = &'a Cpu<H>>) -> Option<Vtime> {
         let smallest = cpus.filter_map(|cpu| cpu.waiting.read(at).smallest);
         smallest.map(|smallest| self.table.row(smallest.group).clock(at)).reduce(Vtime::min)

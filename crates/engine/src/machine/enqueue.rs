@@ -35,13 +35,13 @@ impl<H: Host> Machine<H> {
         }
         queue.push(slot, task);
         H::queue_operations(at, 1);
-        if let Some(running) = queue.running {
+        if let Some(running) = queue.running.filter(|running| *running != group) {
             // What a task of the group that runs elsewhere has reserved is not yet received: it is not held against it. One
-            // usual turn is forgiven without asking whether any runs.
+            // usual turn is forgiven without asking whether any runs. The group that runs is taken as it will be at the end of
+            // its slice: its clock at the pick says nothing of what it received on other CPUs meanwhile.
             let clock = self.table.row(group).clock(at).minus(self.usual_turn(at, group));
-            let runs = self.table.row(running.group).clock(at);
-            if running.group != group && !runs.is_before(clock) {
-                queue.cut.get_or_insert(Cut { of: running.group, by: group });
+            if !self.table.row(running).clock(at).is_before(clock) {
+                queue.cut.get_or_insert(Cut { of: running, by: group });
             }
         }
     }

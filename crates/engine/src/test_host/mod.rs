@@ -22,7 +22,7 @@ use crate::host::{At, Host, Site};
 use crate::machine::{Config, Machine};
 use crate::{Driver, Step};
 use checker::Checker;
-use evenkeel_core::{CpuId, Span, Time, Vtime};
+use evenkeel_core::{CpuId, GroupId, Span, Time, Vtime};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::fmt;
@@ -401,7 +401,7 @@ impl TestMachine {
         let running = self.machine.lock(at, cpu).running;
         self.hash.write_u64(began.as_nanos());
         self.hash.write_u32(cpu.get());
-        self.hash.write_u32(running.map_or(u32::MAX, |running| running.group.get()));
+        self.hash.write_u32(running.map_or(u32::MAX, GroupId::get));
         self.polls += 1;
     }
 

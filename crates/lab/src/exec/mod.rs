@@ -17,7 +17,7 @@ use std::future::Future;
 use std::time::Duration;
 
 pub(crate) use arrivals::{Arrivals, Deed, Generated, Generator, Timeline};
-pub(crate) use meter::{Measured, Meter, Responses, Totals};
+pub(crate) use meter::{Change, Measured, Meter, Responses, TASKS_MAX, Totals, Watcher};
 pub(crate) use task::Common;
 
 use evenkeel::CpuMask;
@@ -34,6 +34,11 @@ pub(crate) struct Computing<'a> {
 }
 
 impl Computing<'_> {
+    /// A piece of it begins at `at`.
+    pub(crate) fn begins(&self, at: Moment, piece: Duration) {
+        self.meter.begins(self.group, at, piece);
+    }
+
     /// A piece of it, of this length, has been completed.
     pub(crate) fn done(&self, piece: Duration) {
         self.meter.worked(self.group, piece);

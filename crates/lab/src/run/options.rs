@@ -21,7 +21,7 @@ pub(crate) struct RunArgs {
     /// What runs it: several, separated by commas, run side by side
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = On::REAL)]
     pub(crate) on: Vec<On>,
-    /// The machine that `sim` simulates: `host`, a preset, the name of a file in machines/, or a path [default: the
+    /// The machine that `sim` simulates: `host`, a preset, `flat-N`, the name of a file in machines/, or a path [default: the
     /// scenario's, or host]
     #[arg(long, value_name = "NAME|FILE")]
     pub(crate) machine: Option<String>,

@@ -23,12 +23,11 @@ use crate::judge::SLICE;
 use crate::moment::Moment;
 use crate::scenario::{GroupIndex, Preempt};
 
-/// A loop in which nothing is waited for goes round at most this often before time passes: often enough that counting costs
-/// little, seldom enough that a run goes on.
-const TIMELESS_ROUNDS: u32 = 1_000;
+/// A loop in which nothing is computed goes round at most this often before time passes.
+const TIMELESS_ROUNDS: u32 = 100;
 
-/// What so many rounds take: a nanosecond each, the order of a few instructions.
-const ROUNDS_TAKE: Duration = Duration::from_nanos(TIMELESS_ROUNDS as u64);
+/// What so many rounds take. An estimate: 100 ns are what taking and giving back a permit takes on a processor of today.
+const ROUNDS_TAKE: Duration = Duration::from_nanos(TIMELESS_ROUNDS as u64 * 100);
 
 /// A simulated machine with the groups of a scenario.
 #[derive(Debug)]
@@ -87,6 +86,11 @@ impl Sim {
     /// The CPUs of the machine.
     pub(crate) fn cpus(&self) -> usize {
         self.machine.cpus()
+    }
+
+    /// How often ticks come, if there are any.
+    pub(crate) fn tick_period(&self) -> Option<Duration> {
+        self.machine.tick.map(|tick| tick.period.into())
     }
 
     /// From here on, keeps every event.
@@ -232,10 +236,16 @@ impl Spawner for SimSpawner {
         // Each poll means that the piece which the one before it has begun is done.
         let mut piece = Duration::ZERO;
         poll_fn(|context| {
-            computing.done(piece);
-            let before = run.left();
+            if !piece.is_zero() {
+                computing.done(piece);
+            }
+            // Before the poll: what that declares counts as passed from then on.
+            let (at, before) = (computing.meter.now(), run.left());
             let polled = run.as_mut().poll(context);
             piece = before - run.left();
+            if !piece.is_zero() {
+                computing.begins(at, piece);
+            }
             polled
         })
         .await;

@@ -5,9 +5,8 @@
 pub(super) const FLAT_4: &str = include_str!("../../../../machines/flat-4.toml");
 
 /// Name and text of every preset.
-pub const PRESETS: [(&str, &str); 10] = [
+pub const PRESETS: [(&str, &str); 9] = [
     ("flat-4", FLAT_4),
-    ("flat-8", include_str!("../../../../machines/flat-8.toml")),
     ("flat-16", include_str!("../../../../machines/flat-16.toml")),
     ("flat-64", include_str!("../../../../machines/flat-64.toml")),
     ("flat-256", include_str!("../../../../machines/flat-256.toml")),

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 #[test]
 fn every_preset_is_a_machine_of_its_name() {
-    let cpus = [4, 8, 16, 64, 256, 48, 80, 224, 256, 1_024];
+    let cpus = [4, 16, 64, 256, 48, 80, 224, 256, 1_024];
     for ((name, _), cpus) in PRESETS.iter().zip(cpus) {
         let machine = Machine::named(name).unwrap();
         assert_eq!((machine.name.as_str(), machine.cpus()), (*name, cpus));
@@ -35,7 +35,7 @@ fn shape(name: &str) -> [usize; 4] {
 
 #[test]
 fn presets_have_the_shape_of_their_machines() {
-    for (name, cpus) in [("flat-4", 4), ("flat-8", 8), ("flat-16", 16), ("flat-64", 64), ("flat-256", 256)] {
+    for (name, cpus) in [("flat-4", 4), ("flat-16", 16), ("flat-64", 64), ("flat-256", 256)] {
         assert_eq!(shape(name), [cpus, 1, 1, 1], "{name}");
     }
     assert_eq!(shape("xeon-e5-2650v4-2s"), [48, 2, 2, 2]);
