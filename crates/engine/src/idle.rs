@@ -303,7 +303,7 @@ impl<S: Shared> Domain<S> {
     }
 
     fn crowd(&self) -> u64 {
-        self.cpus.len().isqrt() as u64
+        (self.cpus.len().isqrt() + self.cpus.len() / 8) as u64
     }
 
     /// Uncounts a searcher. A fence and one more look at everything must follow (P3).
@@ -312,7 +312,7 @@ impl<S: Shared> Domain<S> {
         assert!(before > 0, "P3: a search ended that was not counted");
     }
 
-    /// Whether so many search that one more would be in their way: the root of the number of CPUs. More of them mostly
+    /// Whether so many search that one more would be in their way: the root and an eighth of the number of CPUs. More of them mostly
     /// wait for the same few locks. A CPU that relies on them needs a fence before (P3).
     pub fn is_crowded(&self, at: At) -> bool {
         self.searchers.load(at, Ordering::Relaxed) >= self.crowd()

@@ -90,7 +90,8 @@ fn every_nanosecond_is_accounted_for() {
         assert!(accounting.cpus.iter().all(|account| account.total() == accounting.elapsed));
         let total = accounting.total();
         assert!(total.of(Activity::Work) > total.scheduler(), "{name}: {total:?}");
-        assert!(total.of(Activity::Idle) < us(100).times(cpus as u64), "{name}: {total:?}");
+        // All tasks start on one CPU: it takes the others a while to have some.
+        assert!(total.of(Activity::Idle) < us(150).times(cpus as u64), "{name}: {total:?}");
     }
 }
 
@@ -151,7 +152,7 @@ fn sleepers(name: &str, length: Span) -> Simulation {
 
 #[test]
 fn a_large_machine_runs_and_stops() {
-    for (name, length) in [("spr-224", us(100)), ("big-1024", us(10))] {
+    for (name, length) in [("spr-224", us(100)), ("big-1024", us(100))] {
         let mut sim = sleepers(name, length);
         assert!(sim.handle().stats().total(|cpu| cpu.polls) > 0, "{name}");
         sim.stop().unwrap();

@@ -31,10 +31,6 @@ pub(super) struct CpuTimeMark(Option<(Time, CpuTime)>);
 /// polling a small task.
 const CPU_TIME_PERIOD: Span = Span::from_millis(1);
 
-/// Turns that are much shorter than a slice do not all end with a look around: what it may correct in so short a time is
-/// less than what it costs. Guess: one of 16 CPUs' worth of a turn at most.
-const LOOKS_PER_SLICE: u64 = 16;
-
 /// Whether the running group goes on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use]
@@ -83,8 +79,7 @@ impl<H: Host> Turns<H> {
         if let Some(task) = requeued {
             machine.enqueue(at, &mut queue, task, now, Credit::Requeue);
         }
-        if self.is_to_look(machine, &queue, now) {
-            self.looked_at = Some(now);
+        if self.is_to_look(machine, &queue) {
             let mine = machine.publish(at, self.cpu, &mut queue);
             let length = queue.fair.len();
             machine.settle_counts(at, &mut queue);
@@ -96,14 +91,10 @@ impl<H: Host> Turns<H> {
         self.pick(machine, &mut queue, now)
     }
 
-    /// Whether to look around for a group that is behind: at each end of a slice with something waiting here, but not more
-    /// often than slices of some length end.
-    fn is_to_look(&self, machine: &Machine<H>, queue: &RunQueue, now: Time) -> bool {
-        let period = Span::from_nanos(machine.config.slice.as_nanos() / LOOKS_PER_SLICE);
-        !queue.fair.is_empty()
-            && machine.cpu_count() > 1
-            && self.looked_at.is_none_or(|before| now.since(before) >= period)
-            && machine.look_around_switch(self.at(Site::LookAround)) == LookAround::On
+    /// Whether to look around for a group that is behind: at each end of a turn with something waiting here.
+    fn is_to_look(&self, machine: &Machine<H>, queue: &RunQueue) -> bool {
+        let is_on = || machine.look_around_switch(self.at(Site::LookAround)) == LookAround::On;
+        !queue.fair.is_empty() && machine.cpu_count() > 1 && is_on()
     }
 
     /// Takes the own inbox in. From here until the length is published, others may see neither inbox nor queue hold

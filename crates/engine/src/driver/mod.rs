@@ -57,8 +57,6 @@ struct Turns<H: Host> {
     current: Current,
     random: fastrand::Rng,
     slice: Option<Slice>,
-    /// When this CPU last looked around.
-    looked_at: Option<Time>,
     /// When the poll before began, if there was one.
     polled_at: Option<Time>,
     /// Average length of polls here, moved an eighth of the way by each.
@@ -103,7 +101,6 @@ impl<H: Host> Driver<H> {
             current: Current::new(handle, Some(Seat::new(cpu, epoch))),
             random: fastrand::Rng::with_seed(seed.stream(Purpose::Engine, u64::from(cpu.get()))),
             slice: None,
-            looked_at: None,
             polled_at: None,
             poll_average: Span::ZERO,
             is_searching: false,
