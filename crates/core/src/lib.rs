@@ -8,6 +8,7 @@
 //! - [`fair_queue`]: the run queue of one CPU.
 //! - [`mask`]: sets of CPUs.
 //! - [`balance`]: what a look at another CPU leads to.
+//! - [`random`]: how one seed becomes many streams.
 //! - [`switches`], [`stats`], [`histogram`]: what can be set and what is counted.
 //!
 //! # Invariants
@@ -25,6 +26,7 @@ pub mod fair_queue;
 pub mod histogram;
 pub mod ids;
 pub mod mask;
+pub mod random;
 pub mod stats;
 pub mod switches;
 pub mod time;
@@ -33,6 +35,7 @@ pub mod weight;
 
 pub use ids::{CpuId, GroupId, MaskId};
 pub use mask::{CpuMask, CpuMaskError};
+pub use random::{Purpose, Seed};
 pub use time::{Span, Time};
 pub use vtime::{Vspan, Vtime};
 pub use weight::{Weight, WeightOutOfRange};

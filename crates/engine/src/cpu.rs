@@ -155,8 +155,8 @@ impl Tally {
             return;
         }
         let row = table.row(group);
-        row.polls.fetch_add(at, self.polls, Relaxed);
-        row.run.fetch_add(at, self.run.as_nanos(), Relaxed);
+        row.line.polls.fetch_add(at, self.polls, Relaxed);
+        row.line.run.fetch_add(at, self.run.as_nanos(), Relaxed);
         let waits = self.waits[..self.used].iter();
         row.add_waits(at, waits.map(|(bucket, count)| (usize::from(*bucket), u64::from(*count))));
         *self = Tally::default();

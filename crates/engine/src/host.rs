@@ -185,6 +185,10 @@ pub trait Host: Sized + Send + Sync + 'static {
         false
     }
 
+    /// This many tasks or timers are put into a queue whose lock is held, or taken out of it.
+    #[inline]
+    fn queue_operations(_: At, _: usize) {}
+
     /// Whether [`Host::observe`] is to be called at all.
     const OBSERVES: bool = false;
 

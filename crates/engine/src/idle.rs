@@ -209,6 +209,12 @@ impl<S: Shared> Domain<S> {
         self.parked.iter().any(|word| word.load(at, Ordering::Relaxed) != 0)
     }
 
+    /// Whether any CPU but that at `except` does not show that it parks.
+    pub fn has_running(&self, at: At, except: Option<usize>) -> bool {
+        self.marked(0, |index| !self.parked[index].load(at, Ordering::Relaxed))
+            .any(|cpu| except.is_none_or(|bit| self.cpus[bit] != cpu))
+    }
+
     /// Up to `most` other CPUs, those after the CPU at `bit` first.
     pub fn neighbors(&self, bit: usize, most: usize) -> impl Iterator<Item = CpuId> + '_ {
         let count = self.cpus.len();
@@ -281,21 +287,35 @@ impl<S: Shared> Domain<S> {
         self.searchers.fetch_add(at, 1, Ordering::Relaxed);
     }
 
-    /// Counts a searcher on behalf of a CPU that is about to be kicked, if there is none yet.
-    pub fn begin_only_search(&self, at: At) -> Claimed {
-        if self.searchers.load(at, Ordering::Relaxed) != 0 {
-            return Claimed::No;
+    /// Counts a searcher on behalf of a CPU that is about to be kicked, unless enough search already: half of those that
+    /// make a crowd, at least one.
+    pub fn begin_kicked_search(&self, at: At) -> Claimed {
+        let most = (self.crowd() / 2).max(1);
+        let mut held = self.searchers.load(at, Ordering::Relaxed);
+        // Ends: a failed exchange means that another search began or ended.
+        while held < most {
+            match self.searchers.compare_exchange(at, held, held + 1, Ordering::Relaxed) {
+                Ok(_) => return Claimed::Kick,
+                Err(changed) => held = changed,
+            }
         }
-        match self.searchers.compare_exchange(at, 0, 1, Ordering::Relaxed) {
-            Ok(_) => Claimed::Kick,
-            Err(_) => Claimed::No,
-        }
+        Claimed::No
+    }
+
+    fn crowd(&self) -> u64 {
+        self.cpus.len().isqrt() as u64
     }
 
     /// Uncounts a searcher. A fence and one more look at everything must follow (P3).
     pub fn end_search(&self, at: At) {
         let before = self.searchers.fetch_sub(at, 1, Ordering::Relaxed);
         assert!(before > 0, "P3: a search ended that was not counted");
+    }
+
+    /// Whether so many search that one more would be in their way: the root of the number of CPUs. More of them mostly
+    /// wait for the same few locks. A CPU that relies on them needs a fence before (P3).
+    pub fn is_crowded(&self, at: At) -> bool {
+        self.searchers.load(at, Ordering::Relaxed) >= self.crowd()
     }
 
     /// Whether a search is under way.
@@ -337,7 +357,7 @@ impl<S: Shared> Domain<S> {
         // Ends: each turn needs a CPU that shows that it parks; one that cannot be claimed was kicked by somebody else,
         // or is about to run and will look for work by itself.
         while self.has_parked(at) {
-            if self.begin_only_search(at) == Claimed::No {
+            if self.begin_kicked_search(at) == Claimed::No {
                 return Searcher::Underway;
             }
             let claimed = |cpu: &CpuId| word_of(*cpu).claim(at, KickReason::Search) == Claimed::Kick;

@@ -167,6 +167,11 @@ impl<H: Host> Masks<H> {
         }
     }
 
+    /// Whether any mask was ever given.
+    pub(crate) fn has_any(&self) -> bool {
+        self.chunks[0].get().is_some()
+    }
+
     /// Whether any group alive has a mask.
     pub(crate) fn are_in_use(&self, at: At) -> bool {
         self.groups.load(at, Relaxed) != 0

@@ -33,6 +33,9 @@ pub(crate) struct ClockLine<H: Host> {
     pub(crate) waiting_cpus: H::Shared,
     /// How long the group's turns last, in ns: an average that each settlement moves. What a pick reserves.
     pub(crate) turn: H::Shared,
+    /// Counted at the end of a turn, so on the line that its settlement has just fetched.
+    pub(crate) polls: H::Shared,
+    pub(crate) run: H::Shared,
     /// For checks of I2 and I5, in debug builds: virtual time charged, settlements, what is reserved and not settled,
     /// and how often the group was raised.
     pub(crate) charged: H::Shared,
@@ -50,8 +53,6 @@ pub(crate) struct GroupRow<H: Host> {
     pub(crate) line: CachePadded<ClockLine<H>>,
     /// Tasks alive, if the group has a limit.
     live: CachePadded<H::Shared>,
-    pub(crate) polls: H::Shared,
-    pub(crate) run: H::Shared,
     wait: OnceLock<Words<H::Shared>>,
     /// The CPUs that it may use; set when it is made.
     mask: H::Shared,
@@ -92,7 +93,7 @@ impl<H: Host> Table<H> {
         line.weight.store(at, u64::from(weight.get()), Relaxed);
         row.mask.store(at, u64::from(mask.get()), Relaxed);
         let checked = [&line.charged, &line.settlements, &line.reserved, &line.raises, &line.weight_changes];
-        let counters = checked.into_iter().chain([&row.polls, &row.run, &*row.live]);
+        let counters = checked.into_iter().chain([&line.polls, &line.run, &*row.live]);
         let buckets = row.wait.get().into_iter().flat_map(Words::iter);
         counters.chain(buckets).for_each(|word| word.store(at, 0, Relaxed));
         Ok(id)
@@ -175,6 +176,8 @@ impl<H: Host> GroupRow<H> {
             weight: word(),
             waiting_cpus: word(),
             turn: word(),
+            polls: word(),
+            run: word(),
             charged: word(),
             settlements: word(),
             reserved: word(),
@@ -188,8 +191,6 @@ impl<H: Host> GroupRow<H> {
         GroupRow {
             line: CachePadded::new(line),
             live: CachePadded::new(word()),
-            polls: word(),
-            run: word(),
             wait: OnceLock::new(),
             mask: word(),
             node: Mutex::default(),
@@ -226,8 +227,8 @@ impl<H: Host> GroupRow<H> {
             id: node.id(),
             name: node.name().to_owned(),
             weight: self.weight(at),
-            polls: self.polls.load(at, Relaxed),
-            run: Span::from_nanos(self.run.load(at, Relaxed)),
+            polls: self.line.polls.load(at, Relaxed),
+            run: Span::from_nanos(self.line.run.load(at, Relaxed)),
             wait,
         }
     }

@@ -8,7 +8,7 @@ mod model;
 use evenkeel_core::CpuId;
 use evenkeel_engine::host::Shared;
 use evenkeel_engine::idle::{Claimed, Counted, Domain, KickReason, ParkWord, Place, Scope, Searcher};
-use model::{Arc, Word, at, cpu_id, explore, fence, race, role};
+use model::{Arc, Word, at, cpu_id, explore, explore_within, fence, race, role};
 use std::sync::atomic::Ordering::Relaxed;
 
 const CPUS: usize = 4;
@@ -93,14 +93,21 @@ impl World {
         (0..CPUS).any(|of| self.waits_on(cpu, of))
     }
 
-    /// As `look_scope` of a CPU that has not left the watch.
+    /// As `search_scope` of a CPU that has not left the watch.
     fn scope(&self, cpu: usize) -> Scope {
-        if self.domain.is_watched(at(cpu)) { Scope::Loaded } else { Scope::Running }
+        if self.domain.has_parked(at(cpu)) { Scope::Loaded } else { Scope::Running }
     }
 
-    /// As `survey`.
+    /// As `survey`, to the last.
     fn sees_work(&self, cpu: usize, scope: Scope) -> bool {
-        self.domain.in_scope(at(cpu), scope, 0).any(|of| self.waits_on(cpu, of.index()))
+        let mut sees = false;
+        for of in self.domain.in_scope(at(cpu), scope, 0) {
+            if self.waits_on(cpu, of.index()) {
+                self.domain.show_loaded(at(cpu), place(of.index()), fence);
+                sees = true;
+            }
+        }
+        sees
     }
 
     /// Takes one waiting task.
@@ -121,7 +128,8 @@ impl World {
     /// As `end_idling`, and then a poll that does not end.
     fn run(&self, cpu: usize, has_left_watch: bool) {
         fence();
-        let scope = if has_left_watch { Scope::Running } else { self.scope(cpu) };
+        let is_covered = !has_left_watch && self.domain.is_watched(at(cpu));
+        let scope = if is_covered { Scope::Loaded } else { Scope::Running };
         if self.domain.has_parked(at(cpu)) && self.sees_work(cpu, scope) {
             self.kick_searcher(cpu);
         }
@@ -135,7 +143,21 @@ impl World {
             return Idled::Runs;
         }
         self.enter_park(cpu, Counted::AsSearcher);
-        if self.sees_work(cpu, self.scope(cpu)) { Idled::SawWork } else { Idled::Parked }
+        self.last_look(cpu)
+    }
+
+    /// As `park`, after the fence.
+    fn last_look(&self, cpu: usize) -> Idled {
+        let takes_watch = !self.domain.is_watched(at(cpu))
+            && self.domain.has_running(at(cpu), Some(cpu))
+            && self.domain.take_watch(at(cpu), cpu_id(cpu)) == Claimed::Kick;
+        let scope = if takes_watch { Scope::Running } else { Scope::Loaded };
+        let sees_work = self.sees_work(cpu, scope);
+        match sees_work && !self.domain.is_crowded(at(cpu)) {
+            true if takes_watch => Idled::SawWorkOnWatch,
+            true => Idled::SawWork,
+            false => Idled::Parked,
+        }
     }
 
     fn enter_park(&self, cpu: usize, counted: Counted) {
@@ -171,6 +193,8 @@ enum Idled {
     Runs,
     /// Its last look saw work: it will search again.
     SawWork,
+    /// The same, and it has to leave the watch.
+    SawWorkOnWatch,
     Parked,
 }
 
@@ -200,13 +224,16 @@ fn a_push_that_relies_on_a_searcher_who_finds_other_work_is_not_lost() {
     explore(|| {
         let world = world();
         world.park(2);
+        assert_eq!(world.domain.take_watch(at(2), cpu_id(2)), Claimed::Kick);
         world.waiting[3].store(at(3), 1, Relaxed);
+        world.domain.show_loaded(at(3), place(3), fence);
         world.domain.begin_search(at(1));
         let world = Arc::new(world);
         race([
             role(&world, |world| world.push(0)),
             role(&world, |world| {
-                if world.search_and_park(1) == Idled::SawWork {
+                let idled = world.search_and_park(1);
+                if idled != Idled::Runs && idled != Idled::Parked {
                     let _ = world.domain.leave_park(at(1), place(1), &world.words[1]);
                     // It will search again.
                     world.kicked[2].store(at(1), 1, Relaxed);
@@ -219,7 +246,7 @@ fn a_push_that_relies_on_a_searcher_who_finds_other_work_is_not_lost() {
 
 #[test]
 fn a_kicker_that_finds_nobody_leaves_no_push_behind() {
-    explore(|| {
+    explore_within(2, || {
         let world = world();
         // CPU 2 shows that it parks, but has been claimed for its inbox, and runs for long.
         world.park(2);
@@ -349,7 +376,7 @@ fn tasks_on_their_way_into_a_queue_are_not_lost() {
 
 #[test]
 fn a_bit_that_is_cleared_beside_a_push_is_set_again() {
-    explore(|| {
+    explore_within(2, || {
         let world = world();
         world.park(2);
         assert_eq!(world.domain.take_watch(at(2), cpu_id(2)), Claimed::Kick);
@@ -376,7 +403,7 @@ fn a_bit_that_is_cleared_beside_a_push_is_set_again() {
 
 #[test]
 fn a_push_that_shows_no_bit_is_seen_by_the_keeper_who_leaves() {
-    explore(|| {
+    explore_within(2, || {
         let world = world();
         world.park(1);
         assert_eq!(world.domain.take_watch(at(1), cpu_id(1)), Claimed::Kick);
@@ -396,13 +423,49 @@ fn a_push_that_shows_no_bit_is_seen_by_the_keeper_who_leaves() {
             // Has seen no bit, and so was not counted.
             role(&world, move |world| {
                 world.enter_park(2, Counted::Not);
-                if !world.sees_work(2, world.scope(2)) {
+                if world.last_look(2) == Idled::Parked {
                     has_parked.store(at(2), 1, Relaxed);
                 }
             }),
         ]);
         if parked.load(at(0), Relaxed) == 1 {
             world.check(&[2]);
+        }
+    });
+}
+
+#[test]
+fn work_that_is_left_to_a_crowd_is_not_lost() {
+    explore_within(2, || {
+        let world = world();
+        world.waiting[0].store(at(0), 2, Relaxed);
+        // Two of four are a crowd.
+        world.domain.begin_search(at(1));
+        world.domain.begin_search(at(2));
+        let world = Arc::new(world);
+        let parked: [_; CPUS] = std::array::from_fn(|_| Arc::new(Word::new(0)));
+        let searcher = |cpu: usize| {
+            let has_parked = Arc::clone(&parked[cpu]);
+            role(&world, move |world| {
+                if world.search_and_park(cpu) == Idled::Parked {
+                    has_parked.store(at(cpu), 1, Relaxed);
+                }
+            })
+        };
+        let has_parked = Arc::clone(&parked[3]);
+        race([
+            searcher(1),
+            searcher(2),
+            role(&world, move |world| {
+                world.enter_park(3, Counted::Not);
+                if world.last_look(3) == Idled::Parked {
+                    has_parked.store(at(3), 1, Relaxed);
+                }
+            }),
+        ]);
+        let sleepers: Vec<_> = (1..CPUS).filter(|cpu| parked[*cpu].load(at(0), Relaxed) == 1).collect();
+        if sleepers.len() == CPUS - 1 {
+            world.check(&sleepers);
         }
     });
 }

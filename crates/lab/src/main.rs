@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod bench_sim;
 mod exec;
 mod failure;
 mod judge;
@@ -34,12 +35,15 @@ enum Command {
     Run(run::RunArgs),
     /// Run the micro-benchmarks on Evenkeel and tokio, in turn
     Bench(bench::BenchArgs),
+    /// Measure how fast the simulator is, on machines of several sizes
+    BenchSim(bench_sim::BenchSimArgs),
 }
 
 fn main() -> ExitCode {
     match Args::parse().command {
         Command::Run(args) => exit(run::command(&args)),
         Command::Bench(args) => bench::command(args),
+        Command::BenchSim(args) => exit(bench_sim::command(&args)),
     }
 }
 

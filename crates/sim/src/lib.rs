@@ -10,6 +10,7 @@
 //! - [`Simulation`]: what runs.
 //! - [`machine`]: what it runs on, read from a file.
 //! - `world`: virtual time, and who acts next.
+//! - [`Faults`]: what can be made to go wrong.
 //! - `host`: what the engine is lent.
 //! - `fiber`: the only file that switches stacks.
 //!
@@ -19,6 +20,7 @@
 //! - V3: what a CPU's time went to sums to the time that has passed, to the nanosecond.
 //! - V4: no suspended fiber is dropped: a machine that stops lets all of them return. One that failed leaks them.
 
+mod faults;
 mod fiber;
 mod here;
 mod host;
@@ -26,9 +28,11 @@ pub mod machine;
 mod run;
 mod world;
 
+pub use faults::{FaultError, FaultKind, Faults};
 pub use here::{Here, here};
 pub use run::{Config, Digest, Failure, Simulation, Speed, StartError};
 pub use world::Preemption;
 pub use world::account::{Account, Accounting, Activity, Function};
 pub use world::events::{Record, RecordKind};
+pub use world::faults::FaultStat;
 pub use world::lock_stat::{LockStat, SiteLockStat, Times};

@@ -7,14 +7,16 @@
 
 mod outside;
 
+use crate::faults::Faults;
 use crate::fiber::{Fiber, Progress};
 use crate::host::Simulated;
 use crate::machine::Machine;
 use crate::world::account::Accounting;
 use crate::world::events::Record;
+use crate::world::faults::FaultStat;
 use crate::world::lock_stat::LockStat;
 use crate::world::{self, Enter, Preemption, World};
-use evenkeel_core::{CpuId, Span, Time};
+use evenkeel_core::{CpuId, Seed, Span, Time};
 use evenkeel_engine::api::{self, Handle};
 use evenkeel_engine::{Driver, Machine as EngineMachine, SLICE_DEFAULT, Step};
 use outside::{Act, Outside};
@@ -35,8 +37,10 @@ pub struct Config {
     pub machine: Machine,
     /// How long a group runs before the pick is made anew.
     pub slice: Span,
-    /// From which the engine's random choices are drawn.
+    /// From which the engine's random choices are drawn, and the faults.
     pub seed: u64,
+    /// What goes wrong. By default nothing.
+    pub faults: Faults,
     /// When a task that computes may lose its CPU.
     pub preemption: Preemption,
     /// Bytes of stack per CPU, of which only what is touched takes memory. Polls run on it.
@@ -50,7 +54,8 @@ const STACK: usize = 256 << 10;
 impl Config {
     /// This machine, with defaults for the rest.
     pub fn new(machine: Machine) -> Config {
-        Config { machine, slice: SLICE_DEFAULT, seed: 1, preemption: Preemption::default(), stack: STACK }
+        let (faults, preemption) = (Faults::NONE, Preemption::default());
+        Config { machine, slice: SLICE_DEFAULT, seed: 1, faults, preemption, stack: STACK }
     }
 }
 
@@ -178,7 +183,8 @@ impl Simulation {
             ..evenkeel_engine::Config::flat(1)
         };
         let count = config.machine.cpus();
-        let mut world = Some(Box::new(World::new(id, config.machine, config.preemption)));
+        let world = World::new(id, config.machine, config.preemption, config.faults, Seed::new(config.seed));
+        let mut world = Some(Box::new(world));
         let entered = Enter::new(&mut world);
         let engine = EngineMachine::new(Simulated::new(id), engine_config);
         let handle = Handle::new(&engine);
@@ -315,6 +321,16 @@ impl Simulation {
         self.world().lock_stat()
     }
 
+    /// From here on, these faults happen, and no others.
+    pub fn set_faults(&mut self, faults: Faults) {
+        self.world_mut().set_faults(faults);
+    }
+
+    /// What faults have done so far.
+    pub fn fault_stat(&self) -> FaultStat {
+        self.world().fault_stat()
+    }
+
     /// What the run came to so far.
     pub fn digest(&self) -> Digest {
         let (hash, count) = self.world().digest();
@@ -403,7 +419,7 @@ impl Parts {
         // Ends: at `end`, or when nothing is left that could happen.
         loop {
             self.take_kicks();
-            let Some((actor, at)) = world::with(|world| world.next()).flatten() else { return Ok(()) };
+            let Some((actor, at)) = world::with(World::next).flatten() else { return Ok(()) };
             let went = if actor == CpuId::OUTSIDE { self.act_outside(at, &mut poll) } else { self.turn(actor, at) };
             match went {
                 Ok(Went::On) => {}

@@ -10,11 +10,12 @@ mod common;
 use common::{machine, spin_in, us};
 use evenkeel_core::Time;
 use evenkeel_engine::api;
-use evenkeel_sim::{Config, Digest, Simulation};
+use evenkeel_sim::{Config, Digest, Faults, Simulation};
 use std::time::Duration;
 
-fn digest(name: &str) -> Digest {
-    let mut sim = Simulation::new(Config::new(machine(name))).unwrap();
+fn digest(name: &str, faults: &str) -> Digest {
+    let faults = if faults.is_empty() { Faults::NONE } else { faults.parse().unwrap() };
+    let mut sim = Simulation::new(Config { faults, ..Config::new(machine(name)) }).unwrap();
     let handle = sim.handle();
     let heavy = handle.group("heavy").weight(300).build().unwrap();
     let light = handle.group("light").weight(100).build().unwrap();
@@ -43,10 +44,12 @@ fn digest(name: &str) -> Digest {
 
 #[test]
 fn debug_and_release_agree() {
+    let all = "stall=exp:100us@1000/s,holder=exp:5us@5%,kick=exp:50us@50%,tick=exp:300us@50%";
     let known = [
-        ("flat-4", Digest { hash: 2_711_771_467_956_379_605, count: 1_191 }),
-        ("xeon-e5-2650v4-2s", Digest { hash: 1_980_848_387_300_554_276, count: 6_263 }),
+        ("flat-4", "", Digest { hash: 2_559_833_888_416_375_404, count: 1_329 }),
+        ("xeon-e5-2650v4-2s", "", Digest { hash: 2_520_442_810_338_556_912, count: 6_182 }),
+        ("xeon-e5-2650v4-2s", all, Digest { hash: 11_782_501_664_890_654_344, count: 6_179 }),
     ];
-    let found = known.map(|(name, _)| (name, digest(name)));
+    let found = known.map(|(name, faults, _)| (name, faults, digest(name, faults)));
     assert_eq!(found, known);
 }

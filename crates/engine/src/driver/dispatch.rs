@@ -31,6 +31,10 @@ pub(super) struct CpuTimeMark(Option<(Time, CpuTime)>);
 /// polling a small task.
 const CPU_TIME_PERIOD: Span = Span::from_millis(1);
 
+/// Turns that are much shorter than a slice do not all end with a look around: what it may correct in so short a time is
+/// less than what it costs. Guess: one of 16 CPUs' worth of a turn at most.
+const LOOKS_PER_SLICE: u64 = 16;
+
 /// Whether the running group goes on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use]
@@ -67,6 +71,7 @@ impl<H: Host> Turns<H> {
                     // Its group keeps what it reserved.
                     if let Some(task) = requeued {
                         queue.push(slice.slot, task);
+                        H::queue_operations(at, 1);
                     }
                     let slot = slice.slot;
                     self.slice = Some(slice);
@@ -78,10 +83,10 @@ impl<H: Host> Turns<H> {
         if let Some(task) = requeued {
             machine.enqueue(at, &mut queue, task, now, Credit::Requeue);
         }
-        let mine = machine.publish(at, self.cpu, &mut queue);
-        let length = queue.fair.len();
-        let is_looking = mine.is_some() && machine.look_around_switch(at) == LookAround::On && machine.cpu_count() > 1;
-        if is_looking {
+        if self.is_to_look(machine, &queue, now) {
+            self.looked_at = Some(now);
+            let mine = machine.publish(at, self.cpu, &mut queue);
+            let length = queue.fair.len();
             machine.settle_counts(at, &mut queue);
             drop(queue);
             self.look_around(machine, Waiting { smallest: mine, length }, now);
@@ -89,6 +94,16 @@ impl<H: Host> Turns<H> {
             self.take_in(machine, &mut queue, now);
         }
         self.pick(machine, &mut queue, now)
+    }
+
+    /// Whether to look around for a group that is behind: at each end of a slice with something waiting here, but not more
+    /// often than slices of some length end.
+    fn is_to_look(&self, machine: &Machine<H>, queue: &RunQueue, now: Time) -> bool {
+        let period = Span::from_nanos(machine.config.slice.as_nanos() / LOOKS_PER_SLICE);
+        !queue.fair.is_empty()
+            && machine.cpu_count() > 1
+            && self.looked_at.is_none_or(|before| now.since(before) >= period)
+            && machine.look_around_switch(self.at(Site::LookAround)) == LookAround::On
     }
 
     /// Takes the own inbox in. From here until the length is published, others may see neither inbox nor queue hold
@@ -172,6 +187,7 @@ impl<H: Host> Turns<H> {
     fn take(&mut self, machine: &Machine<H>, queue: &mut RunQueue, slot: Slot, now: Time) -> Option<Runnable> {
         let at = self.at(Site::Dispatch);
         let task = queue.pop(slot)?;
+        H::queue_operations(at, 1);
         if task.metadata().mask() != MaskId::ALL {
             debug_assert!(machine.masks.allows(task.metadata().mask(), self.cpu), "I6: dispatched on CPU {}", self.cpu);
             task.metadata().set_last_cpu(self.cpu);

@@ -18,7 +18,7 @@ use crate::machine::{AnyMachine, Machine, MachinePhase, Woken};
 use crate::seat::Seat;
 use crate::task::{Runnable, contain};
 use dispatch::Slice;
-use evenkeel_core::{CpuId, Span, Time};
+use evenkeel_core::{CpuId, Purpose, Seed, Span, Time};
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -57,6 +57,8 @@ struct Turns<H: Host> {
     current: Current,
     random: fastrand::Rng,
     slice: Option<Slice>,
+    /// When this CPU last looked around.
+    looked_at: Option<Time>,
     /// When the poll before began, if there was one.
     polled_at: Option<Time>,
     /// Average length of polls here, moved an eighth of the way by each.
@@ -70,6 +72,8 @@ struct Turns<H: Host> {
     owes_look: bool,
     /// Its last look saw work, perhaps on a CPU that does not show any: the search that follows looks there too.
     has_seen_work: bool,
+    /// It saw something that this CPU may run and not everybody.
+    has_seen_mine: bool,
     /// Somebody keeps the watch over the timers here, or had no need to, since it was last idle.
     is_watch_settled: bool,
     /// What is left waiting here at the end of this dispatch was not shown to others before it.
@@ -93,11 +97,13 @@ impl<H: Host> Driver<H> {
         let at = At::new(cpu, Site::Owner);
         let epoch = machine.cpu(cpu).owner.claim(at)?;
         machine.drivers.fetch_add(at, 1, Relaxed);
+        let seed = Seed::new(machine.config.seed);
         let turns = Turns {
             cpu,
             current: Current::new(handle, Some(Seat::new(cpu, epoch))),
-            random: fastrand::Rng::with_seed(machine.config.seed ^ (u64::from(cpu.get()) << 32)),
+            random: fastrand::Rng::with_seed(seed.stream(Purpose::Engine, u64::from(cpu.get()))),
             slice: None,
+            looked_at: None,
             polled_at: None,
             poll_average: Span::ZERO,
             is_searching: false,
@@ -106,6 +112,7 @@ impl<H: Host> Driver<H> {
             has_left_watch: false,
             owes_look: false,
             has_seen_work: false,
+            has_seen_mine: false,
             is_watch_settled: false,
             is_news: false,
             woke_for_nothing: false,

@@ -4,6 +4,7 @@
 //!
 //! Knows nothing of how a host parks.
 
+use super::pull::Depth;
 use super::{Step, Turns};
 use crate::cpu::Counter;
 use crate::host::{Host, Site};
@@ -28,9 +29,13 @@ impl<H: Host> Turns<H> {
         machine.cpu(self.cpu).waiting.set_running(self.at(Site::Park), None);
         self.seat().clear_ports();
         self.is_watch_settled = false;
+        // Nobody else may be able to take what a look has seen for this CPU and not for everybody: so no crowd is relied on.
+        let has_mine = std::mem::take(&mut self.has_seen_mine);
         let scope = self.search_scope(machine);
-        let is_worth_it = self.is_searching || scope == Scope::Running || machine.has_loaded(self.at(Site::Search));
-        if !is_worth_it {
+        // What shows nowhere is found by the look of who takes the watch.
+        let at = self.at(Site::Search);
+        let is_worth_it = || scope == Scope::Running || machine.has_loaded(at);
+        if !self.is_searching && !has_mine && (self.domain(machine).is_crowded(at) || !is_worth_it()) {
             return self.park(machine, now);
         }
         if !self.is_searching {
@@ -48,17 +53,11 @@ impl<H: Host> Turns<H> {
         }
     }
 
-    /// Which CPUs to search: while nobody keeps the watch, something may wait on one that does not show it.
+    /// Which CPUs to search. While nobody here is parked, what waits need not show; the same if a look has just seen work.
     fn search_scope(&mut self, machine: &Machine<H>) -> Scope {
-        match std::mem::take(&mut self.has_seen_work) {
-            true => Scope::Running,
-            false => self.look_scope(machine),
-        }
-    }
-
-    fn look_scope(&self, machine: &Machine<H>) -> Scope {
-        let is_covered = !self.has_left_watch && self.domain(machine).is_watched(self.at(Site::Search));
-        if is_covered { Scope::Loaded } else { Scope::Running }
+        let has_seen_work = std::mem::take(&mut self.has_seen_work);
+        let is_all = has_seen_work || self.has_left_watch || !self.domain(machine).has_parked(self.at(Site::Search));
+        if is_all { Scope::Running } else { Scope::Loaded }
     }
 
     /// There is work for this CPU, which has searched or kept the watch: if there is more to do or to watch, another CPU
@@ -72,17 +71,19 @@ impl<H: Host> Turns<H> {
         // ORDER P3, P4: a pusher that saw the search, or the watch, did not kick. Either this look sees what it pushed,
         // or it saw neither.
         H::fence(at);
-        let scope = self.look_scope(machine);
-        self.has_left_watch = false;
+        let is_covered = !std::mem::take(&mut self.has_left_watch) && self.domain(machine).is_watched(at);
+        let scope = if is_covered { Scope::Loaded } else { Scope::Running };
         // Who parks later looks for himself.
         if !machine.has_parked(at) {
             self.owes_look = false;
             return;
         }
         let waits_here = open > 0 || machine.cpu(self.cpu).inbox.hint(at) != InboxHint::Empty;
-        let survey = self.survey(machine, scope, machine.host.now(self.cpu));
+        let survey = self.survey(machine, scope, Depth::FirstWork, machine.host.now(self.cpu));
         let is_unwatched = survey.later < Time::NEVER && !self.domain(machine).is_watched(at);
-        if waits_here || survey.has_work || is_unwatched {
+        if let Some(of) = survey.work_at {
+            machine.kick_searcher(at, of);
+        } else if waits_here || is_unwatched {
             machine.kick_searcher(at, self.cpu);
         }
         self.pass_on(machine);
@@ -127,15 +128,24 @@ impl<H: Host> Turns<H> {
         let place = machine.cpu(self.cpu).place;
         let counted = if std::mem::take(&mut self.is_searching) { Counted::AsSearcher } else { Counted::Not };
         self.domain(machine).enter_park(at, place, &machine.cpu(self.cpu).park, counted, || H::fence(at));
-        // P5: if the watch is kept, all that is to be seen now has been shown, or is the keeper's to see.
-        let survey = self.survey(machine, self.look_scope(machine), now);
+        self.keeps_watch = self.takes_watch(machine);
+        // P5: what does not show is seen by who takes the watch.
+        let scope = if self.keeps_watch || self.has_left_watch { Scope::Running } else { Scope::Loaded };
+        let mut survey = self.survey(machine, scope, Depth::FirstWork, now);
+        let leaves_work = survey.work_at.is_some() && self.leaves_work(machine);
+        if leaves_work && (scope == Scope::Running || machine.masks.has_any()) {
+            // All that shows nowhere is to be shown, or those who search would not see it; and what they may not run is not
+            // left to them.
+            survey = self.survey(machine, scope, Depth::All, now);
+        }
         let own = machine.cpu(self.cpu);
         let is_stopping = machine.machine_phase(at) != MachinePhase::Running;
         // Its queue too: another CPU may have taken the inbox in since this one last held the lock.
         let has_own =
             own.inbox.hint(at) != InboxHint::Empty || own.waiting.length(at) > 0 || !own.timer_inbox.is_empty();
-        if survey.has_work || survey.has_mine || has_own || is_stopping {
-            self.has_seen_work = survey.has_work || survey.has_mine;
+        let has_work = survey.has_mine || survey.work_at.is_some() && !(leaves_work && self.leaves_work(machine));
+        if has_work || has_own || is_stopping {
+            (self.has_seen_work, self.has_seen_mine) = (has_work, survey.has_mine);
             self.wake_up(machine);
             return Step::Again;
         }
@@ -146,14 +156,28 @@ impl<H: Host> Turns<H> {
         }
         self.has_left_watch = false;
         let mut until = machine.cpu(self.cpu).poll.timer.read(at);
-        if survey.has_busy && self.domain(machine).take_watch(at, self.cpu) == Claimed::Kick {
-            self.keeps_watch = true;
+        if self.keeps_watch {
             until = until.min(survey.later).min(now.after(WATCH_PERIOD));
         }
         self.count(machine, Counter::Parks, 1);
         self.charged.clear();
         self.is_parked = true;
         Step::Park { until }
+    }
+
+    /// Whether a CPU that has announced that it parks leaves what it has seen to those who search already.
+    fn leaves_work(&self, machine: &Machine<H>) -> bool {
+        // ORDER P3: they see it, and that it is shown, in their last look: we have seen them counted after our fence, so
+        // theirs comes later.
+        self.domain(machine).is_crowded(self.at(Site::Park))
+    }
+
+    /// Takes the watch, if any other CPU runs and nobody keeps it. Before the look, so that of many CPUs that park at a
+    /// time one looks at all the others.
+    fn takes_watch(&self, machine: &Machine<H>) -> bool {
+        let at = self.at(Site::Park);
+        let domain = self.domain(machine);
+        !domain.is_watched(at) && machine.has_running(at) && domain.take_watch(at, self.cpu) == Claimed::Kick
     }
 
     /// After a park.

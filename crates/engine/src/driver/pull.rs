@@ -35,17 +35,24 @@ struct Haul {
     count: Option<Count>,
 }
 
+/// How far a look at other CPUs goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Depth {
+    /// To the first that has work: then nothing else is asked of it.
+    FirstWork,
+    /// To the last.
+    All,
+}
+
 /// What a look at other CPUs found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Survey {
-    /// Something waits that anybody may run, or in an inbox, which anybody may serve.
-    pub(super) has_work: bool,
+    /// A CPU that has work that anybody may run, or something in its inbox, which anybody may serve.
+    pub(super) work_at: Option<CpuId>,
     /// Something waits that this CPU may run, and not everybody.
     pub(super) has_mine: bool,
     /// When something may have to be taken from a CPU that is busy now.
     pub(super) later: Time,
-    /// Whether any other of them runs.
-    pub(super) has_busy: bool,
 }
 
 impl<H: Host> Turns<H> {
@@ -103,7 +110,7 @@ impl<H: Host> Turns<H> {
                 break;
             }
             let group = waiting.smallest.map(|smallest| smallest.group);
-            let haul = group.and_then(|group| self.load(machine, queue, group, most - taken));
+            let haul = group.and_then(|group| self.load(machine, at, queue, group, most - taken));
             let Some(haul) = haul else { break };
             taken += haul.tasks.len();
             hauls.push(haul);
@@ -195,7 +202,7 @@ impl<H: Host> Turns<H> {
         let haul = smallest.and_then(|smallest| {
             let slot = queue.fair.find(smallest.group)?;
             let count = pull_count(queue.fair.waiting(slot));
-            self.load(machine, &mut queue, smallest.group, count)
+            self.load(machine, at, &mut queue, smallest.group, count)
         });
         machine.publish(at, other, &mut queue);
         machine.settle_counts(at, &mut queue);
@@ -212,11 +219,12 @@ impl<H: Host> Turns<H> {
     }
 
     /// Takes tasks of a group out of a queue: the first ones that may run here.
-    fn load(&self, machine: &Machine<H>, queue: &mut RunQueue, group: GroupId, count: usize) -> Option<Haul> {
+    fn load(&self, machine: &Machine<H>, at: At, queue: &mut RunQueue, group: GroupId, count: usize) -> Option<Haul> {
         let slot = queue.fair.find(group)?;
         let is_mine = |mask| machine.masks.allows(mask, self.cpu);
         let admits = Admits { common: is_mine(queue.fair.payload(slot).mask), masked: is_mine };
         let tasks: Vec<_> = std::iter::from_fn(|| queue.pop_admitted(slot, &admits)).take(count).collect();
+        H::queue_operations(at, tasks.len());
         let count = queue.fair.take_count(slot);
         (!tasks.is_empty()).then_some(Haul { group, tasks, count })
     }
@@ -233,6 +241,7 @@ impl<H: Host> Turns<H> {
             }
             slot = Machine::<H>::slot_for(&mut queue, &task);
             queue.push(slot, task);
+            H::queue_operations(at, 1);
         }
         let spare = haul.count.and_then(|count| queue.fair.give_count(slot, count));
         if let Some(Count { .. }) = spare {
@@ -242,17 +251,21 @@ impl<H: Host> Turns<H> {
         machine.settle_counts(at, &mut queue);
     }
 
-    /// What the other CPUs in a scope have to offer, without locks. Ends at the first that has work.
-    pub(super) fn survey(&self, machine: &Machine<H>, scope: Scope, now: Time) -> Survey {
+    /// What the other CPUs in a scope have to offer, without locks. What is seen to have work shows it afterwards.
+    pub(super) fn survey(&self, machine: &Machine<H>, scope: Scope, depth: Depth, now: Time) -> Survey {
         let at = self.at(Site::Search);
-        let mut survey = Survey { has_work: false, has_mine: false, later: Time::NEVER, has_busy: false };
+        let mut survey = Survey { work_at: None, has_mine: false, later: Time::NEVER };
         for other in machine.others(at, scope, 0) {
-            let prospect = other.prospect(at);
-            survey.has_busy |= !prospect.is_parked;
             survey.has_mine |= other.has_masked_for_me(at);
-            match appraise(&prospect, now) {
+            match appraise(&other.prospect(at), now) {
                 Appraisal::Nothing => {}
-                Appraisal::Work => return Survey { has_work: true, ..survey },
+                Appraisal::Work => {
+                    survey.work_at = Some(other.id);
+                    machine.domain_of(other.id).show_loaded(at, other.place, || H::fence(at));
+                    if depth == Depth::FirstWork {
+                        break;
+                    }
+                }
                 Appraisal::Later(due) => survey.later = survey.later.min(due),
             }
         }

@@ -73,7 +73,7 @@ impl<H: Host> Machine<H> {
             if !cfg!(debug_assertions) || line.weight_changes.load(at, Relaxed) > 0 {
                 continue;
             }
-            let published = Span::from_nanos(row.run.load(at, Relaxed));
+            let published = Span::from_nanos(row.line.run.load(at, Relaxed));
             let run = Vspan::of(published.plus(self.unpublished(at, group)), row.weight(at)).units();
             let charged = line.charged.load(at, Relaxed);
             let slack = line.settlements.load(at, Relaxed) + 1;

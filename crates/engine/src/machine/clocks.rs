@@ -34,6 +34,9 @@ const LEAD_MAX: i64 = i64::MAX / 4;
 /// to use whole slices is taken for one within some turns.
 const TURN_MEMORY: u64 = 4;
 
+/// A turn below this part of a slice may go without a reservation. Guess: that many of them are one more slice of error.
+const SHORT_TURNS: u64 = 16;
+
 /// How far below the level a group may start, in slices.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Credit {
@@ -93,7 +96,10 @@ impl<H: Host> Machine<H> {
         if cfg!(debug_assertions) {
             row.line.reserved.fetch_add(check_at(at), amount.units(), Relaxed);
         }
-        let picked = Vtime::from_bits(row.line.clock.fetch_add(at, amount.units(), Relaxed));
+        let picked = match amount {
+            Vspan::ZERO => row.clock(at),
+            _ => Vtime::from_bits(row.line.clock.fetch_add(at, amount.units(), Relaxed)),
+        };
         let largest = &self.cpu(at.cpu).poll.picked_max;
         if Vtime::from_bits(largest.load(at, Relaxed)).is_before(picked) {
             largest.store(at, picked.bits(), Relaxed);
@@ -101,11 +107,20 @@ impl<H: Host> Machine<H> {
         Reservation { group, weight, amount }
     }
 
-    /// What a turn of the group usually costs it, a slice at most.
+    /// What a turn of the group usually costs it: a slice at most, and nothing if it is so short that turns of it on all
+    /// CPUs at once would not make a slice. Then a second charge per turn is worse than what it corrects.
     pub(super) fn usual_turn(&self, at: At, group: GroupId) -> Vspan {
         let row = self.table.row(group);
-        let turn = Span::from_nanos(row.line.turn.load(at, Relaxed));
-        self.reserved_amount(turn.min(self.config.slice), row.weight(at))
+        let turn = Span::from_nanos(row.line.turn.load(at, Relaxed)).min(self.config.slice);
+        match turn > self.short_turn() {
+            true => self.reserved_amount(turn, row.weight(at)),
+            false => Vspan::ZERO,
+        }
+    }
+
+    fn short_turn(&self) -> Span {
+        let parts = (self.cpu_count() as u64).max(SHORT_TURNS);
+        Span::from_nanos(self.config.slice.as_nanos() / parts)
     }
 
     pub(super) fn reserved_amount(&self, turn: Span, weight: Weight) -> Vspan {

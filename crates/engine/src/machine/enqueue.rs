@@ -34,6 +34,7 @@ impl<H: Host> Machine<H> {
             self.raise(at, group, queue.fair.payload(slot).mask, now, credit);
         }
         queue.push(slot, task);
+        H::queue_operations(at, 1);
         if let Some(running) = queue.running.filter(|running| *running != group) {
             // What a task of the group that runs elsewhere has reserved is not yet received: it is not held against it. One
             // usual turn is forgiven without asking whether any runs. The group that runs is taken as it will be at the end of
@@ -64,8 +65,11 @@ impl<H: Host> Machine<H> {
         loop {
             while let Some(timer) = cpu.timer_inbox.pop() {
                 queue.timers.add(timer);
+                H::queue_operations(at, 1);
             }
+            let before = woken.len();
             queue.timers.fire(now, woken);
+            H::queue_operations(at, woken.len() - before);
             self.clean_timers(at, of, |cancelled| queue.timers.clean(cancelled));
             cpu.poll.timer.set(at, queue.timers.next());
             // ORDER M: pairs with the fence in `arm_timer`. One that came after the drain may have lowered the deadline

@@ -229,6 +229,13 @@ impl<H: Host> Machine<H> {
         self.domains.iter().any(|domain| domain.has_loaded(at))
     }
 
+    /// Whether any other CPU does not show that it parks.
+    pub(crate) fn has_running(&self, at: At) -> bool {
+        let own = self.cpu(at.cpu).place;
+        let domains = self.domains.iter().enumerate();
+        domains.into_iter().any(|(index, domain)| domain.has_running(at, (index == own.domain).then_some(own.bit)))
+    }
+
     /// The other CPUs in a scope: those of the own cache first, from the one `offset` after the own on; then those of
     /// the other caches, from the one that `offset` falls on.
     pub(crate) fn others(&self, at: At, scope: Scope, offset: usize) -> impl Iterator<Item = &Cpu<H>> {

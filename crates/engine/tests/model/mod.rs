@@ -130,6 +130,21 @@ pub fn explore(f: impl Fn() + Send + Sync + 'static) {
     }
 }
 
+/// As `explore`, with this many preemptions at most: for models of too many interleavings.
+pub fn explore_within(preemptions: usize, f: impl Fn() + Send + Sync + 'static) {
+    #[cfg(loom)]
+    {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(preemptions);
+        builder.check(f);
+    }
+    #[cfg(not(loom))]
+    {
+        let _ = preemptions;
+        explore(f);
+    }
+}
+
 /// One thread of a model.
 pub type Role = Box<dyn FnOnce() + Send>;
 

@@ -16,6 +16,7 @@ use super::task::{Common, Starter};
 use crate::moment::Moment;
 use crate::os::{self, Urgency};
 use crate::scenario::{Arrival, Scenario, Spacing, TaskSet};
+use evenkeel_core::{Purpose, Seed};
 
 /// The thread looks at least this often whether the run was broken off.
 const LOOK: Duration = Duration::from_millis(50);
@@ -64,9 +65,9 @@ impl<S: Spawner> Generator<S> {
     pub(crate) fn new(scenario: &Scenario, common: &Arc<Common<S>>, seed: u64) -> Generator<S> {
         let source = |(number, set): (usize, &TaskSet)| {
             // Every set draws from streams of its own, so that changing one shifts no other.
-            let mut rng = fastrand::Rng::with_seed(seed ^ (number as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-            let gaps = rng.fork();
-            Source { set: set.clone(), starter: Starter::new(common, set, rng), gaps }
+            let stream = |purpose| fastrand::Rng::with_seed(Seed::new(seed).stream(purpose, number as u64));
+            let starter = Starter::new(common, set, stream(Purpose::Programs));
+            Source { set: set.clone(), starter, gaps: stream(Purpose::Arrivals) }
         };
         let sources = scenario.tasks.iter().enumerate().map(source).collect();
         Generator { common: Arc::clone(common), sources, groups: scenario.groups.len() }

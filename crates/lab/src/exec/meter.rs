@@ -8,6 +8,7 @@
 //! - M2: `runnable` and `since` of a cell change together.
 
 use std::cell::RefCell;
+use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::ThreadId;
@@ -25,6 +26,10 @@ const RESPONSE_UNIT: Duration = Duration::from_nanos(100);
 
 /// Digits that a recorded response keeps.
 const RESPONSE_DIGITS: u8 = 3;
+
+/// More tasks than this are not spawned by arrivals or by other tasks: they would only show how
+/// much memory the machine has.
+pub(crate) const TASKS_MAX: i64 = 2_000_000;
 
 /// How many tasks became runnable less how many ceased to be, and the sum of the moments at which
 /// they did, signed alike and wrapping: so the integral over time up to T is `T * tasks - moments`.
@@ -162,6 +167,33 @@ impl Measured {
     }
 }
 
+/// What happens to a group, for who follows a run change by change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Change {
+    /// A task of it is runnable.
+    Ready,
+    /// A task of it is no longer runnable.
+    Blocked,
+    /// So much work arrived for it.
+    Released(Duration),
+    /// A task of it begins to compute for so long.
+    Begins(Duration),
+}
+
+/// Is told of each change in a run in virtual time.
+pub(crate) trait Watcher: fmt::Debug + Send + Sync {
+    /// Something happens at `at`; not always told in the order of moments.
+    fn note(&self, at: Moment, group: GroupIndex, change: Change);
+}
+
+/// What there is in virtual time beside the counts.
+#[derive(Debug)]
+struct Virtual {
+    watcher: Arc<dyn Watcher>,
+    /// Tasks of all groups: a loop that spawns may do so for as long as it likes without time passing.
+    live: AtomicI64,
+}
+
 /// The counts of one run.
 #[derive(Debug)]
 pub(crate) struct Meter {
@@ -171,6 +203,7 @@ pub(crate) struct Meter {
     shards: Mutex<Vec<Arc<Shard>>>,
     measured: OnceLock<Measured>,
     crowded: AtomicBool,
+    watched: Option<Virtual>,
 }
 
 thread_local! {
@@ -179,6 +212,11 @@ thread_local! {
 }
 
 impl Meter {
+    /// Counts a run in virtual time, of whose changes `watcher` is told.
+    pub(crate) fn watched(groups: usize, clock: RunClock, watcher: Arc<dyn Watcher>) -> Meter {
+        Meter { watched: Some(Virtual { watcher, live: AtomicI64::new(0) }), ..Meter::new(groups, clock) }
+    }
+
     /// Counts a run whose time `clock` tells.
     pub(crate) fn new(groups: usize, clock: RunClock) -> Meter {
         static NEXT: AtomicU64 = AtomicU64::new(0);
@@ -189,6 +227,7 @@ impl Meter {
             shards: Mutex::default(),
             measured: OnceLock::new(),
             crowded: AtomicBool::new(false),
+            watched: None,
         }
     }
 
@@ -211,6 +250,13 @@ impl Meter {
             cell.live.store(cell.live.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
             change(&cell.runnable, 1, at);
         });
+        if let Some(watched) = &self.watched {
+            let live = watched.live.fetch_add(1, Ordering::Relaxed);
+            if live >= TASKS_MAX {
+                self.set_crowded(true);
+            }
+            watched.watcher.note(at, group, Change::Ready);
+        }
     }
 
     /// A task, which was runnable, is over.
@@ -219,16 +265,33 @@ impl Meter {
             cell.live.store(cell.live.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
             change(&cell.runnable, -1, at);
         });
+        if let Some(watched) = &self.watched {
+            watched.live.fetch_sub(1, Ordering::Relaxed);
+            watched.watcher.note(at, group, Change::Blocked);
+        }
     }
 
     /// A task became runnable.
     pub(crate) fn ready(&self, group: GroupIndex, at: Moment) {
         self.cell(group, |cell| change(&cell.runnable, 1, at));
+        self.note(at, group, Change::Ready);
     }
 
     /// A task began to sleep or wait.
     pub(crate) fn blocked(&self, group: GroupIndex, at: Moment) {
         self.cell(group, |cell| change(&cell.runnable, -1, at));
+        self.note(at, group, Change::Blocked);
+    }
+
+    /// A piece of computing begins: told where time is virtual.
+    pub(crate) fn begins(&self, group: GroupIndex, at: Moment, piece: Duration) {
+        self.note(at, group, Change::Begins(piece));
+    }
+
+    fn note(&self, at: Moment, group: GroupIndex, change: Change) {
+        if let Some(watched) = &self.watched {
+            watched.watcher.note(at, group, change);
+        }
     }
 
     /// A piece of computing was completed.
@@ -239,6 +302,9 @@ impl Meter {
     /// A request with this much work to do arrived.
     pub(crate) fn released(&self, group: GroupIndex, work: Duration) {
         self.cell(group, |cell| add(&cell.released, nanos(work)));
+        if let Some(watched) = &self.watched {
+            watched.watcher.note(self.now(), group, Change::Released(work));
+        }
     }
 
     /// A unit came to its end.

@@ -17,7 +17,7 @@ use std::future::Future;
 use std::time::Duration;
 
 pub(crate) use arrivals::{Arrivals, Deed, Generated, Generator, Timeline};
-pub(crate) use meter::{Measured, Meter, Responses, Totals};
+pub(crate) use meter::{Change, Measured, Meter, Responses, TASKS_MAX, Totals, Watcher};
 pub(crate) use task::Common;
 
 use evenkeel::CpuMask;
@@ -34,6 +34,11 @@ pub(crate) struct Computing<'a> {
 }
 
 impl Computing<'_> {
+    /// A piece of it begins at `at`.
+    pub(crate) fn begins(&self, at: Moment, piece: Duration) {
+        self.meter.begins(self.group, at, piece);
+    }
+
     /// A piece of it, of this length, has been completed.
     pub(crate) fn done(&self, piece: Duration) {
         self.meter.worked(self.group, piece);
@@ -50,14 +55,6 @@ pub(crate) trait Spawner: Clone + Send + Sync + 'static {
     where
         F: Future<Output = Moment> + Send + 'static;
 
-    /// Starts a task in `group` on these CPUs only. A target that knows no masks starts it anywhere.
-    fn spawn_on<F>(&self, group: GroupIndex, _cpus: &CpuMask, task: F) -> Self::Join
-    where
-        F: Future<Output = Moment> + Send + 'static,
-    {
-        self.spawn(group, task)
-    }
-
     /// Computes, and counts the pieces that this is done in.
     fn compute(computing: Computing<'_>) -> impl Future<Output = ()> + Send;
 
@@ -68,6 +65,14 @@ pub(crate) trait Spawner: Clone + Send + Sync + 'static {
     /// Lets a little time pass, in which the task occupies its CPU.
     fn pass() -> impl Future<Output = ()> + Send {
         std::future::ready(())
+    }
+
+    /// Starts a task in `group` on these CPUs only. A target that knows no masks starts it anywhere.
+    fn spawn_on<F>(&self, group: GroupIndex, _cpus: &CpuMask, task: F) -> Self::Join
+    where
+        F: Future<Output = Moment> + Send + 'static,
+    {
+        self.spawn(group, task)
     }
 
     /// Gives way once.

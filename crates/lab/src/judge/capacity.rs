@@ -51,13 +51,18 @@ impl Capacity {
         Capacity { class_of: masks.iter().map(class_of).collect(), cpus: (0..1 << classes.len()).map(union).collect() }
     }
 
+    /// Whether all groups may use the same CPUs.
+    pub(crate) fn is_uniform(&self) -> bool {
+        self.all_classes() <= 1
+    }
+
     fn all_classes(&self) -> Classes {
         self.cpus.len() - 1
     }
 
     /// Writes each flow's rate to `rates`; CPUs are `speed` fast.
     pub(crate) fn fill(&self, flows: &[Flow], speed: f64, scratch: &mut Scratch, rates: &mut Vec<f64>) {
-        if self.all_classes() <= 1 {
+        if self.is_uniform() {
             return fill(flows, self.cpus[self.all_classes()] * speed, scratch, rates);
         }
         rates.clear();

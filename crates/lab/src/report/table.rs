@@ -78,7 +78,7 @@ fn head(outcomes: &[Outcome]) -> String {
 
 /// With a digit after the point, and with two if it would be zero otherwise.
 fn length(seconds: f64) -> String {
-    if seconds < 0.1 { format!("{seconds:.2}") } else { format!("{seconds:.1}") }
+    if seconds < 0.095 { format!("{seconds:.2}") } else { format!("{seconds:.1}") }
 }
 
 /// What the targets ran on.

@@ -15,6 +15,7 @@ pub(super) struct Asked {
     /// On the command line or, if not there, by the scenario.
     pub(super) machine: Option<String>,
     set: Vec<String>,
+    fault: Vec<String>,
     checks_determinism: bool,
 }
 
@@ -24,6 +25,7 @@ impl Asked {
             file: args.file.display().to_string(),
             machine: args.machine.clone().or_else(|| scenario.machine.clone()),
             set: args.set.clone(),
+            fault: args.fault.clone(),
             checks_determinism: args.check_determinism,
         }
     }
@@ -40,6 +42,7 @@ pub(super) fn line(plan: &Plan, on: &[On], seed: u64, repeat: u32) -> String {
     };
     if on.contains(&On::Sim) {
         add("machine", asked.machine.as_deref().unwrap_or("host"));
+        asked.fault.iter().for_each(|fault| add("fault", fault));
     }
     add("seed", &seed.to_string());
     add("seconds", &plan.scenario.seconds.as_secs_f64().to_string());

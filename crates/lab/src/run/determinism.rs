@@ -95,6 +95,10 @@ fn described(record: Record, group_name: &dyn Fn(u32) -> Option<String>) -> Stri
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::run::options::{Plan, RunArgs};
+    use crate::run::session::Session;
+    use crate::scenario::On;
+    use clap::Parser;
     use evenkeel::Time;
 
     fn record(at: u64, kind: RecordKind, a: u32, b: u32) -> Record {
@@ -121,6 +125,32 @@ mod tests {
         assert!(message.starts_with("event 102\n"), "{message}");
         assert!(message.contains("of the first run: at 20 ns, CPU 3, Dispatch: task 2 of group `quiet`"), "{message}");
         assert!(message.contains("of the second run: at 21 ns, CPU 3, Dispatch: task 2 of group 8"), "{message}");
+    }
+
+    #[derive(Debug, clap::Parser)]
+    struct Args {
+        #[command(flatten)]
+        run: RunArgs,
+    }
+
+    /// Two runs, of which the second draws as repetition `repeat` does.
+    fn both(repeat: u32) -> Result<(Outcome, SimSeen), Failure> {
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/noisy-neighbour.toml");
+        let options = ["--on", "sim", "--machine", "flat-4", "--seconds", "0.02", "--warmup", "0.01"];
+        let args = Args::parse_from(["run", file].into_iter().chain(options));
+        let plan = Plan::new(&args.run)?;
+        let machine = plan.machine.as_ref().unwrap();
+        let session = |repeat| Session { plan: &plan, on: On::Sim, repeat };
+        run_both([SimRun::new(session(1), machine)?, SimRun::new(session(repeat), machine)?], |_| {})
+    }
+
+    #[test]
+    fn what_is_drawn_otherwise_is_noticed_at_its_first_event() {
+        let (outcome, seen) = both(1).unwrap();
+        assert_eq!(outcome.sim.unwrap().events, seen.digest.count);
+        let went = both(2);
+        let Err(Failure::Differs(message)) = went else { panic!("{went:?}") };
+        assert!(message.contains("of the first run: at ") && message.contains(" ns, "), "{message}");
     }
 
     #[test]

@@ -75,10 +75,17 @@ fn run_one(plan: &Plan, on: On, repeat: u32, progress: &mut Progress) -> Result<
 fn simulate(plan: &Plan, repeat: u32, progress: &mut Progress) -> Result<Outcome, Failure> {
     progress.begin(&plan.scenario.name, On::Sim);
     let session = session::Session { plan, on: On::Sim, repeat };
-    // A check of the simulator that fails panics.
-    let went = catch_unwind(AssertUnwindSafe(|| simulate_session(session, progress)));
-    let went = went.unwrap_or_else(|_| Err(Failure::Simulation("an invariant of the simulator is broken".to_owned())));
-    went.map_err(|failure| failure.repeated_by(|| command::line(plan, &[On::Sim], session.seed(), 1)))
+    guarded(|| simulate_session(session, progress), || command::line(plan, &[On::Sim], session.seed(), 1))
+}
+
+/// What `run` comes to. If that is nothing good, `command` repeats it; a check of the simulator that fails panics.
+fn guarded<R>(run: impl FnOnce() -> Result<R, Failure>, command: impl FnOnce() -> String) -> Result<R, Failure> {
+    let went = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+        Err(Failure::Simulation(text.unwrap_or("a panic without a text").to_owned()))
+    });
+    went.map_err(|failure| failure.repeated_by(command))
 }
 
 fn simulate_session(session: session::Session<'_>, progress: &Progress) -> Result<Outcome, Failure> {
@@ -96,4 +103,17 @@ fn simulate_session(session: session::Session<'_>, progress: &Progress) -> Resul
         }
     };
     Ok(outcome)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_broken_invariant_of_the_simulator_is_a_failure_that_can_be_repeated() {
+        let went: Result<(), _> = guarded(|| panic!("V3: {} ns are missing", 7), || "evenkeel run that".to_owned());
+        let text = went.unwrap_err().to_string();
+        assert_eq!(text, "the simulation has failed: V3: 7 ns are missing\nThis repeats it: evenkeel run that");
+        assert_eq!(guarded(|| Ok(3), || unreachable!("it went well")), Ok(3));
+    }
 }

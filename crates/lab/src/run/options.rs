@@ -9,6 +9,7 @@ use super::command::Asked;
 use super::sampler::{FIGURES_MAX, WINDOW};
 use crate::failure::Failure;
 use crate::scenario::{self, On, Scenario};
+use evenkeel_sim::Faults;
 use evenkeel_sim::machine::Machine;
 
 /// Runs a scenario on several runtimes, interleaved, and compares
@@ -20,13 +21,16 @@ pub(crate) struct RunArgs {
     /// What runs it: several, separated by commas, run side by side
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = On::REAL)]
     pub(crate) on: Vec<On>,
-    /// The machine that `sim` simulates: `host`, a preset, the name of a file in machines/, or a path [default: the
+    /// The machine that `sim` simulates: `host`, a preset, `flat-N`, the name of a file in machines/, or a path [default: the
     /// scenario's, or host]
     #[arg(long, value_name = "NAME|FILE")]
     pub(crate) machine: Option<String>,
     /// Sets a switch of the targets `threads` and `sim`; may be given several times
     #[arg(long, value_name = "SWITCH=VALUE")]
     pub(crate) set: Vec<String>,
+    /// What goes wrong on the target `sim`, such as `stall=100us@50/s` (docs/faults.md); may be given several times
+    #[arg(long, value_name = "FAULT=LENGTH@HOW_OFTEN")]
+    pub(crate) fault: Vec<String>,
     /// Measured time instead of the scenario's, in seconds
     #[arg(long, value_name = "X.Y")]
     pub(crate) seconds: Option<f64>,
@@ -65,6 +69,8 @@ pub(crate) struct Plan {
     pub(crate) workers: usize,
     /// Of the target `sim`, if it is among them.
     pub(crate) machine: Option<Machine>,
+    /// What goes wrong on that.
+    pub(crate) faults: Faults,
     pub(super) determinism: Determinism,
     pub(super) asked: Asked,
 }
@@ -105,6 +111,7 @@ impl Plan {
         let plan = Plan {
             scenario,
             machine: machine(args, asked.machine.as_deref())?,
+            faults: faults(args)?,
             determinism: determinism(args)?,
             asked,
             on: targets(&args.on)?,
@@ -120,18 +127,17 @@ impl Plan {
 
     fn check_cpus(&self) -> Result<(), Failure> {
         let Some(last) = self.scenario.last_cpu() else { return Ok(()) };
-        let name = &self.scenario.name;
-        if let Some(machine) = self.machine.as_ref().filter(|machine| last.index() >= machine.cpus()) {
-            let (what, cpus) = (&machine.name, machine.cpus());
-            return Err(Failure::Input(format!(
-                "{name}: `cpus` names CPU {last}, but {what} has {cpus}, with numbers from 0"
-            )));
+        let refused = |there: String| {
+            let message = format!("{}: `cpus` names CPU {last}, but {there}, with numbers from 0", self.scenario.name);
+            Err(Failure::Input(message))
+        };
+        let simulated = self.machine.as_ref().map(Machine::cpus).filter(|_| self.on.contains(&On::Sim));
+        match simulated {
+            Some(cpus) if last.index() >= cpus => return refused(format!("the simulated machine has {cpus} CPUs")),
+            _ => {}
         }
         if self.on.iter().any(|&on| on != On::Sim) && last.index() >= self.workers {
-            let (workers, enough) = (self.workers, last.index() + 1);
-            return Err(Failure::Input(format!(
-                "{name}: `cpus` names CPU {last}, but there are {workers} workers, with numbers from 0; --workers {enough} has it"
-            )));
+            return refused(format!("there are {} workers", self.workers));
         }
         Ok(())
     }
@@ -164,6 +170,20 @@ fn machine(args: &RunArgs, asked: Option<&str>) -> Result<Option<Machine>, Failu
         return Err(Failure::Input(message.to_owned()));
     }
     crate::machines::named(asked.unwrap_or("host")).map(Some)
+}
+
+/// What is to go wrong on that machine.
+fn faults(args: &RunArgs) -> Result<Faults, Failure> {
+    let mut all = Faults::NONE;
+    for fault in &args.fault {
+        let wrong = |what: &dyn std::fmt::Display| Failure::Input(format!("--fault {fault}: {what}"));
+        if !args.on.contains(&On::Sim) {
+            return Err(wrong(&"expected `sim` among the targets of --on"));
+        }
+        let more = fault.parse::<Faults>().map_err(|error| wrong(&error))?;
+        all = all.and(more).map_err(|error| wrong(&error))?;
+    }
+    Ok(all)
 }
 
 fn determinism(args: &RunArgs) -> Result<Determinism, Failure> {

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::exec::{Measured, Meter, Totals};
+use crate::exec::{Measured, Meter, TASKS_MAX, Totals};
 use crate::moment::Moment;
 use crate::os;
 use crate::target::{Counters, Counts, GroupCounters};
@@ -20,10 +20,6 @@ const TICKS_MS: [u64; 5] = [2, 5, 10, 50, 100];
 
 /// At most so many figures are kept per run.
 pub(crate) const FIGURES_MAX: f64 = 2e7;
-
-/// More tasks than this are not spawned by arrivals or by other tasks: they would only show how
-/// much memory the machine has.
-const TASKS_MAX: i64 = 2_000_000;
 
 /// What was seen of one run.
 #[derive(Debug, Clone)]
@@ -153,8 +149,8 @@ impl Watch {
         self.at_begin = (target.counters(), target.group_counters(), target.cpu_time());
     }
 
-    /// A look, at about the moment at which it is due.
-    pub(crate) fn look(&mut self, target: &impl Counts, meter: &Meter) {
+    /// A look, at about the moment at which it is due; tells how many windows have ended.
+    pub(crate) fn look(&mut self, target: &impl Counts, meter: &Meter) -> usize {
         self.tick(target, meter);
         let ends_window = self.at.since(self.window_from) + self.length / 2 >= WINDOW;
         if ends_window || self.due == self.measured.to {
@@ -165,6 +161,7 @@ impl Watch {
             self.due = self.due.plus(self.length);
         }
         self.due = self.due.plus(self.length).min(self.measured.to);
+        self.recording.windows.len()
     }
 
     /// The measurement is over.

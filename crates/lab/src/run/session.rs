@@ -13,9 +13,9 @@ use super::sampler::{self, Recording};
 use super::{AllOutcome, CpuOutcome, GroupOutcome, Outcome, SimOutcome, WindowGroup, WindowOutcome};
 use crate::exec::{Common, Generated, Generator, Measured, Meter, Responses, Timeline};
 use crate::failure::Failure;
-use crate::judge::{self, Verdicts};
+use crate::judge::{self, FluidWindow, Verdicts, Yardstick};
 use crate::moment::{Moment, RunClock};
-use crate::scenario::{On, Preempt};
+use crate::scenario::{On, Preempt, Scenario};
 use crate::target::{Setup, Target, Times, Waits};
 use evenkeel::work;
 
@@ -52,6 +52,7 @@ impl Session<'_> {
         let mut seen = Seen {
             machine: "host".to_owned(),
             cpus: self.plan.workers,
+            longest_poll: scenario.longest_poll(),
             iterations_per_us: Some(work::calibrate().iterations_per_microsecond()),
             switches: target.switches(),
             notes: target.notes(),
@@ -64,7 +65,7 @@ impl Session<'_> {
         target.stop();
         let (recording, generated) = watched?;
         // The process's threads have ended: what they counted is complete.
-        Ok(self.outcome(&Parts { meter: &meter, timeline, recording, generated, seen }))
+        Ok(self.outcome(&Parts { meter: &meter, timeline, recording, generated, seen, exact: None }))
     }
 
     /// What a target is built from.
@@ -88,7 +89,7 @@ impl Session<'_> {
     /// The figures of a run that is over.
     pub(super) fn outcome(&self, parts: &Parts<'_>) -> Outcome {
         let (scenario, recording) = (&self.plan.scenario, &parts.recording);
-        let verdicts = judge::judge(scenario, recording, parts.seen.cpus, parts.timeline.measured.from);
+        let verdicts = judge::judge(parts.yardstick(scenario), recording);
         let length = recording.ticks.iter().map(|tick| tick.length).sum::<Duration>();
         Outcome {
             scenario: scenario.name.clone(),
@@ -153,15 +154,16 @@ impl Session<'_> {
     fn windows(&self, parts: &Parts<'_>, verdicts: &Verdicts) -> Vec<WindowOutcome> {
         let from = parts.timeline.measured.from;
         let groups = &self.plan.scenario.groups;
-        let windows = parts.recording.windows.iter().zip(&verdicts.ideal);
+        let windows = parts.recording.windows.iter().zip(&verdicts.windows);
         windows
-            .map(|(window, ideal)| WindowOutcome {
+            .map(|(window, fared)| WindowOutcome {
                 from_s: window.from.since(from).as_secs_f64(),
                 to_s: window.to.since(from).as_secs_f64(),
                 groups: (0..groups.len())
                     .map(|index| {
-                        let work_s = window.work[index].as_secs_f64();
-                        (groups[index].name.clone(), WindowGroup { work_s, ideal_s: ideal[index] })
+                        // On a simulated machine what was received of pieces under way is included.
+                        let (work_s, ideal_s) = (fared.received[index], fared.ideal[index]);
+                        (groups[index].name.clone(), WindowGroup { work_s, ideal_s })
                     })
                     .collect(),
             })
@@ -176,12 +178,28 @@ pub(super) struct Parts<'a> {
     pub(super) recording: Recording,
     pub(super) generated: Generated,
     pub(super) seen: Seen,
+    /// Where time is virtual: how the groups fared in each window, to the last change.
+    pub(super) exact: Option<Vec<FluidWindow>>,
+}
+
+impl Parts<'_> {
+    fn yardstick<'b>(&'b self, scenario: &'b Scenario) -> Yardstick<'b> {
+        Yardstick {
+            scenario,
+            cpus: self.seen.cpus,
+            from: self.timeline.measured.from,
+            longest_poll: self.seen.longest_poll,
+            exact: self.exact.as_deref(),
+        }
+    }
 }
 
 /// What the target had to say before it stopped.
 pub(super) struct Seen {
     pub(super) machine: String,
     pub(super) cpus: usize,
+    /// The longest time for which a task can't lose its CPU; `None` if there is no such time.
+    pub(super) longest_poll: Option<Duration>,
     pub(super) iterations_per_us: Option<u64>,
     pub(super) switches: Vec<(String, String)>,
     pub(super) notes: Vec<String>,

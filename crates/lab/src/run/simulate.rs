@@ -8,13 +8,16 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::sampler::{Watch, tick_length};
 use super::session::{Parts, Seen, Session};
 use super::{Outcome, SimOutcome};
-use crate::exec::{Arrivals, Common, Generator, Meter, Timeline};
+use crate::exec::{Arrivals, Common, Generator, Meter, Timeline, Watcher};
 use crate::failure::Failure;
+use crate::judge::{self, Exact};
 use crate::moment::{Moment, RunClock};
+use crate::scenario::Preempt;
 use crate::target::{Counts, Sim, SimSeen, SimSpawner, Snapshot};
 use evenkeel_sim::machine::Machine;
 use evenkeel_sim::{Digest, Record};
@@ -28,9 +31,12 @@ pub(super) struct SimRun<'a> {
     arrivals: Rc<RefCell<Arrivals<SimSpawner>>>,
     timeline: Timeline,
     watch: Watch,
+    exact: Arc<Exact>,
     /// What was counted before the measurement, once that has begun.
     before: Option<Snapshot>,
     at: Moment,
+    /// Windows that have ended.
+    windows: usize,
 }
 
 /// A run that is over.
@@ -53,8 +59,10 @@ impl<'a> SimRun<'a> {
     /// Builds the machine and starts what is there from the beginning.
     pub(super) fn new(session: Session<'a>, machine: &Machine) -> Result<SimRun<'a>, Failure> {
         let scenario = &session.plan.scenario;
-        let mut sim = Sim::build(machine, scenario.preempt, session.setup())?;
-        let meter = Arc::new(Meter::new(scenario.groups.len(), RunClock::start_virtual()));
+        let mut sim = Sim::build(machine, scenario.preempt, session.plan.faults, session.setup())?;
+        let exact = Arc::new(judge::exact(scenario, machine.cpus(), machine.got_permille as f64 / 1e3));
+        let watcher: Arc<dyn Watcher> = Arc::<Exact>::clone(&exact);
+        let meter = Arc::new(Meter::watched(scenario.groups.len(), RunClock::start_virtual(), watcher));
         let common = Common::new(scenario, sim.spawner(), Arc::clone(&meter));
         let mut generator = Generator::new(scenario, &common, session.seed());
         sim.start(|| generator.start());
@@ -62,7 +70,19 @@ impl<'a> SimRun<'a> {
         meter.measure(timeline.measured);
         let watch = Watch::new(timeline.measured, scenario.groups.len());
         let arrivals = Rc::new(RefCell::new(generator.arrivals(timeline)));
-        Ok(SimRun { session, sim, meter, common, arrivals, timeline, watch, before: None, at: timeline.begin })
+        Ok(SimRun {
+            session,
+            sim,
+            meter,
+            common,
+            arrivals,
+            timeline,
+            watch,
+            exact,
+            before: None,
+            at: timeline.begin,
+            windows: 0,
+        })
     }
 
     /// From here on, keeps every event.
@@ -96,6 +116,7 @@ impl<'a> SimRun<'a> {
         if self.before.is_none() && self.at >= measured.from {
             self.before = Some(self.sim.snapshot());
             self.watch.begin(&self.sim, &self.meter);
+            self.exact.begin_window();
         }
         let length = tick_length(measured.to.since(measured.from), self.session.plan.scenario.groups.len());
         let next = if self.before.is_some() { self.watch.due() } else { self.at.plus(length).min(measured.from) };
@@ -103,8 +124,10 @@ impl<'a> SimRun<'a> {
         self.sim.run_until(next)?;
         self.at = next;
         self.meter.clock().stand_at(next);
-        if self.before.is_some() {
-            self.watch.look(&self.sim, &self.meter);
+        self.exact.settle(next);
+        if self.before.is_some() && self.watch.look(&self.sim, &self.meter) > self.windows {
+            self.windows += 1;
+            self.exact.end_window();
         }
         Ok(if self.watch.is_over() { Step::Over } else { Step::On })
     }
@@ -119,14 +142,27 @@ impl<'a> SimRun<'a> {
         }
     }
 
+    /// For how long a task keeps its CPU at most: until the next tick, if that may take it.
+    fn longest_poll(&self) -> Option<Duration> {
+        let scenario = &self.session.plan.scenario;
+        let (poll, tick) = (scenario.longest_poll(), self.sim.tick_period());
+        match scenario.preempt {
+            Preempt::Polls => poll,
+            Preempt::Ticks => poll.into_iter().chain(tick).min(),
+        }
+    }
+
     /// Stops the machine, and adds up. `records` are all that were kept, if any.
     pub(super) fn finish(mut self, records: Vec<Record>) -> Result<Finished, Failure> {
         let before = self.before.take().unwrap_or_else(|| self.sim.snapshot());
         let seen = self.sim.seen(before, records);
+        let exact = self.exact.take_windows();
+        let longest_poll = self.longest_poll();
         let recording = self.watch.end(&self.sim);
         let told = Seen {
             machine: seen.machine.name.clone(),
             cpus: self.sim.cpus(),
+            longest_poll,
             iterations_per_us: None,
             switches: self.sim.switches(),
             notes: self.sim.notes(),
@@ -141,7 +177,8 @@ impl<'a> SimRun<'a> {
         self.meter.clock().stand_at(self.sim.now());
         // Every task is gone: what they counted is complete.
         let generated = self.arrivals.borrow().generated();
-        let parts = Parts { meter: &self.meter, timeline: self.timeline, recording, generated, seen: told };
+        let parts =
+            Parts { meter: &self.meter, timeline: self.timeline, recording, generated, seen: told, exact: Some(exact) };
         Ok(Finished { outcome: self.session.outcome(&parts), seen, end: self.sim.digest() })
     }
 }

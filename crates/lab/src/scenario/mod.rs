@@ -12,6 +12,8 @@ mod check;
 mod cpus;
 mod expect;
 mod family;
+#[cfg(test)]
+mod hostile;
 mod plan;
 mod program;
 mod raw;

@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use evenkeel::{CpuMask, Group, JoinHandle, Stats};
 use evenkeel_sim::machine::Machine;
-use evenkeel_sim::{Accounting, Activity, Config, Digest, LockStat, Preemption, Record, Simulation, Speed};
+use evenkeel_sim::{
+    Accounting, Activity, Config, Digest, FaultKind, Faults, LockStat, Preemption, Record, Simulation, Speed, Times,
+};
 
 use super::threads::{counters, group_counters, prepare, switches};
 use super::{Counters, Counts, GroupCounters, Setup};
@@ -21,12 +23,11 @@ use crate::judge::SLICE;
 use crate::moment::Moment;
 use crate::scenario::{GroupIndex, Preempt};
 
-/// A loop in which nothing is waited for goes round at most this often before time passes: often enough that counting costs
-/// little, seldom enough that a run goes on.
-const TIMELESS_ROUNDS: u32 = 1_000;
+/// A loop in which nothing is computed goes round at most this often before time passes.
+const TIMELESS_ROUNDS: u32 = 100;
 
-/// What so many rounds take: a nanosecond each, the order of a few instructions.
-const ROUNDS_TAKE: Duration = Duration::from_nanos(TIMELESS_ROUNDS as u64);
+/// What so many rounds take. An estimate: 100 ns are what taking and giving back a permit takes on a processor of today.
+const ROUNDS_TAKE: Duration = Duration::from_nanos(TIMELESS_ROUNDS as u64 * 100);
 
 /// A simulated machine with the groups of a scenario.
 #[derive(Debug)]
@@ -66,12 +67,13 @@ pub(crate) struct SimSeen {
 
 impl Sim {
     /// A machine at time zero.
-    pub(crate) fn build(machine: &Machine, preempt: Preempt, setup: Setup<'_>) -> Result<Sim, Failure> {
+    pub(crate) fn build(machine: &Machine, preempt: Preempt, faults: Faults, setup: Setup<'_>) -> Result<Sim, Failure> {
         let preemption = match preempt {
             Preempt::Polls => Preemption::BetweenPolls,
             Preempt::Ticks => Preemption::AtTicks,
         };
-        let config = Config { slice: SLICE.into(), seed: setup.seed, preemption, ..Config::new(machine.clone()) };
+        let config =
+            Config { slice: SLICE.into(), seed: setup.seed, preemption, faults, ..Config::new(machine.clone()) };
         let simulation = Simulation::new(config).map_err(|error| Failure::Internal(error.to_string()))?;
         let groups = prepare(&simulation.handle(), setup)?;
         Ok(Sim { simulation, machine: machine.clone(), groups })
@@ -84,6 +86,11 @@ impl Sim {
     /// The CPUs of the machine.
     pub(crate) fn cpus(&self) -> usize {
         self.machine.cpus()
+    }
+
+    /// How often ticks come, if there are any.
+    pub(crate) fn tick_period(&self) -> Option<Duration> {
+        self.machine.tick.map(|tick| tick.period.into())
     }
 
     /// From here on, keeps every event.
@@ -166,8 +173,7 @@ impl Counts for Sim {
     }
 
     fn idle_while_waiting(&self) -> Option<usize> {
-        let load = self.simulation.handle().load();
-        Some(load.parked.min(load.waiting))
+        Some(self.simulation.handle().load().idle_while_waiting)
     }
 
     fn group_counters(&self) -> Vec<GroupCounters> {
@@ -179,14 +185,20 @@ impl Counts for Sim {
     }
 
     fn notes(&self) -> Vec<String> {
-        Vec::new()
+        let stat = self.simulation.fault_stat();
+        let happened = FaultKind::ALL.map(|kind| (kind, stat.of(kind)));
+        let happened = happened.iter().filter(|(_, times)| times.count > 0);
+        let note = |(kind, times): &(FaultKind, Times)| {
+            format!("fault `{}` happened {} times, for {:?} in all", kind.name(), times.count, times.total)
+        };
+        happened.map(note).collect()
     }
 
-    /// All that was neither idle nor taken by other programs.
+    /// All that was neither idle, nor taken by other programs, nor lost to faults.
     fn cpu_time(&self) -> Duration {
         let total = self.simulation.accounting().total();
-        let off = total.of(Activity::Idle).plus(total.of(Activity::Taken));
-        total.total().minus(off).into()
+        let off = [Activity::Idle, Activity::Taken].into_iter().chain(FaultKind::ALL.map(Activity::Lost));
+        off.fold(total.total(), |rest, activity| rest.minus(total.of(activity))).into()
     }
 }
 
@@ -224,10 +236,16 @@ impl Spawner for SimSpawner {
         // Each poll means that the piece which the one before it has begun is done.
         let mut piece = Duration::ZERO;
         poll_fn(|context| {
-            computing.done(piece);
-            let before = run.left();
+            if !piece.is_zero() {
+                computing.done(piece);
+            }
+            // Before the poll: what that declares counts as passed from then on.
+            let (at, before) = (computing.meter.now(), run.left());
             let polled = run.as_mut().poll(context);
             piece = before - run.left();
+            if !piece.is_zero() {
+                computing.begins(at, piece);
+            }
             polled
         })
         .await;

@@ -142,15 +142,15 @@ impl Spawner for ThreadsSpawner {
         ThreadsJoin(self.groups[group.0].spawn(task))
     }
 
+    fn compute(computing: Computing<'_>) -> impl Future<Output = ()> + Send {
+        compute_here(computing)
+    }
+
     fn spawn_on<F>(&self, group: GroupIndex, cpus: &CpuMask, task: F) -> ThreadsJoin
     where
         F: Future<Output = Moment> + Send + 'static,
     {
         ThreadsJoin(self.groups[group.0].spawn_on(cpus, task))
-    }
-
-    fn compute(computing: Computing<'_>) -> impl Future<Output = ()> + Send {
-        compute_here(computing)
     }
 
     fn yield_now() -> impl Future<Output = ()> + Send {

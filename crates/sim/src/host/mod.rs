@@ -103,6 +103,10 @@ impl Host for Simulated {
         world::with_mine(self.id, |world| world.takes_tick(cpu)) == Some(true)
     }
 
+    fn queue_operations(at: At, count: usize) {
+        let _ = world::with(|world| world.queue_operations(at, count as u64));
+    }
+
     const OBSERVES: bool = true;
 
     fn observe(&self, _: At, event: Event) {

@@ -59,7 +59,8 @@ pub struct Costs {
     pub atomic: Span,
     /// A look at the clock.
     pub clock_read: Span,
-    /// What is done to a run queue while its lock is held, beside accesses to shared words.
+    /// What is done to a run queue while its lock is held, beside accesses to shared words: the look at what waits there,
+    /// and each task or timer that is put in or taken out.
     pub queue_operation: Span,
     /// From the pick of a task to its first instruction.
     pub switch: Span,
@@ -69,6 +70,10 @@ pub struct Costs {
     pub kick_delivery: Span,
     /// From the decision to park until the CPU is idle.
     pub park: Span,
+    /// To a CPU that parks until a time.
+    pub timer_set: Span,
+    /// To a CPU that its timer wakes, before [`Costs::idle_exit`].
+    pub timer_fire: Span,
     /// Taking and releasing a lock that is free, beside getting its line.
     pub lock: Span,
     /// From the release of a lock to the next waiter's first instruction under it, beside getting its line.

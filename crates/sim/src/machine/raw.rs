@@ -52,6 +52,8 @@ pub(super) struct Costs {
     pub(super) kick: Spanned<i64>,
     pub(super) kick_delivery: Spanned<i64>,
     pub(super) park: Spanned<i64>,
+    pub(super) timer_set: Spanned<i64>,
+    pub(super) timer_fire: Spanned<i64>,
 }
 
 #[derive(Debug, Deserialize)]

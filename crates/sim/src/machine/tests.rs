@@ -17,6 +17,71 @@ fn the_two_socket_xeon_has_its_even_cpus_on_node_0() {
     assert!((0..48).all(|cpu| machine.topology.place(CpuId::new(cpu)).node == cpu % 2));
 }
 
+/// CPUs, and how many sockets, caches and CPUs per core there are.
+fn shape(name: &str) -> [usize; 4] {
+    let topology = Machine::named(name).unwrap().topology;
+    let count = |part: fn(Place) -> u32| {
+        let parts: std::collections::BTreeSet<_> =
+            (0..u32::try_from(topology.cpus()).unwrap()).map(|cpu| part(topology.place(CpuId::new(cpu)))).collect();
+        parts.len()
+    };
+    [
+        topology.cpus(),
+        count(|place| place.socket),
+        count(|place| place.cache),
+        topology.cpus() / count(|place| place.core),
+    ]
+}
+
+#[test]
+fn presets_have_the_shape_of_their_machines() {
+    for (name, cpus) in [("flat-4", 4), ("flat-16", 16), ("flat-64", 64), ("flat-256", 256)] {
+        assert_eq!(shape(name), [cpus, 1, 1, 1], "{name}");
+    }
+    assert_eq!(shape("xeon-e5-2650v4-2s"), [48, 2, 2, 2]);
+    assert_eq!(shape("xeon-80t-2s"), [80, 2, 2, 2]);
+    assert_eq!(shape("spr-224"), [224, 2, 2, 2]);
+    assert_eq!(shape("epyc-rome-256"), [256, 2, 32, 2]);
+    assert_eq!(shape("big-1024"), [1_024, 8, 64, 2]);
+}
+
+#[test]
+fn every_figure_of_a_preset_has_its_source_or_is_called_an_estimate() {
+    // A machine that is sold is its own source for where its CPUs are; transfers have one source for all of them, above.
+    let stated = [
+        "estimate",
+        "interpolated",
+        "core-to-core-latency",
+        "pallipadi",
+        "linux",
+        "measured",
+        "common to x86",
+        "us from",
+        "hz =",
+        "what parking_lot is",
+    ];
+    for (name, text) in PRESETS {
+        let (mut section, mut above) = (String::new(), String::new());
+        for (number, line) in text.lines().enumerate() {
+            let is_heading = line.starts_with('[');
+            if is_heading {
+                section = line.to_owned();
+            } else if line.starts_with('#') {
+                above += &line.to_lowercase();
+                continue;
+            }
+            if line.contains('=') && section != "[topology]" {
+                let comment = line.split_once('#').map(|(_, comment)| comment.to_lowercase()).unwrap_or_default();
+                let said = if section == "[transfer_ns]" { format!("{above}{comment}") } else { comment };
+                assert!(stated.iter().any(|word| said.contains(word)), "{name}.toml:{}: {line}", number + 1);
+            }
+            if line.is_empty() {
+                above.clear();
+            }
+        }
+    }
+}
+
 fn error_of(change: impl Fn(&str) -> String) -> String {
     Machine::parse("m.toml", &change(presets::FLAT_4)).unwrap_err().to_string()
 }
@@ -27,7 +92,7 @@ fn errors_name_the_file_the_line_and_what_was_expected() {
     let at = line(presets::FLAT_4, "hit");
     assert_eq!(
         error_of(|text| text.replace("hit = 1 ", "hit = -1 ")),
-        format!("m.toml:{at}: hit = -1, expected 0 to 100000000")
+        format!("m.toml:{at}: hit = -1, expected 1 to 100000000")
     );
     let at = line(presets::FLAT_4, "sockets");
     let many = error_of(|text| text.replace("sockets = 1", "sockets = 1000"));

@@ -5,6 +5,7 @@
 //! # Invariants
 //! - V3: the parts of an account sum to the time that its CPU has spent.
 
+use crate::faults::FaultKind;
 use evenkeel_core::{Span, Time};
 use evenkeel_engine::host::Site;
 use std::fmt;
@@ -26,6 +27,8 @@ pub enum Function {
     IdleExit,
     /// Looking at the clock.
     Clock,
+    /// Setting the timer of a CPU that parks, and being interrupted by it.
+    Timer,
 }
 
 /// What a CPU's time can go to.
@@ -41,6 +44,8 @@ pub enum Activity {
     Idle,
     /// Other programs have the processor: see [`crate::machine::Machine::got_permille`].
     Taken,
+    /// Nothing, because of a fault: a stall, or a kick that is late. A late tick costs nobody time.
+    Lost(FaultKind),
 }
 
 const SITES: [Site; Site::Check as usize + 1] = [
@@ -61,17 +66,22 @@ const SITES: [Site; Site::Check as usize + 1] = [
     Site::Check,
 ];
 
-const OTHERS: [Activity; 10] = [
+const OTHERS: [Activity; 15] = [
     Activity::Work,
     Activity::LockWait,
     Activity::Idle,
     Activity::Taken,
+    Activity::Lost(FaultKind::Stall),
+    Activity::Lost(FaultKind::HolderOff),
+    Activity::Lost(FaultKind::LateKick),
+    Activity::Lost(FaultKind::LateTick),
     Activity::Scheduler(Function::Switch),
     Activity::Scheduler(Function::Tick),
     Activity::Scheduler(Function::Kick),
     Activity::Scheduler(Function::Park),
     Activity::Scheduler(Function::IdleExit),
     Activity::Scheduler(Function::Clock),
+    Activity::Scheduler(Function::Timer),
 ];
 
 const ACTIVITIES: usize = OTHERS.len() + SITES.len();
@@ -89,12 +99,14 @@ impl Activity {
             Activity::LockWait => 1,
             Activity::Idle => 2,
             Activity::Taken => 3,
-            Activity::Scheduler(Function::Switch) => 4,
-            Activity::Scheduler(Function::Tick) => 5,
-            Activity::Scheduler(Function::Kick) => 6,
-            Activity::Scheduler(Function::Park) => 7,
-            Activity::Scheduler(Function::IdleExit) => 8,
-            Activity::Scheduler(Function::Clock) => 9,
+            Activity::Lost(kind) => 4 + kind as usize,
+            Activity::Scheduler(Function::Switch) => 8,
+            Activity::Scheduler(Function::Tick) => 9,
+            Activity::Scheduler(Function::Kick) => 10,
+            Activity::Scheduler(Function::Park) => 11,
+            Activity::Scheduler(Function::IdleExit) => 12,
+            Activity::Scheduler(Function::Clock) => 13,
+            Activity::Scheduler(Function::Timer) => 14,
             Activity::Scheduler(Function::Engine(site)) => OTHERS.len() + site as usize,
         }
     }
@@ -107,6 +119,10 @@ impl fmt::Display for Activity {
             Activity::LockWait => f.write_str("lock wait"),
             Activity::Idle => f.write_str("idle"),
             Activity::Taken => f.write_str("taken by other programs"),
+            Activity::Lost(FaultKind::Stall) => f.write_str("stalled"),
+            Activity::Lost(FaultKind::HolderOff) => f.write_str("stalled with a lock"),
+            Activity::Lost(FaultKind::LateKick) => f.write_str("late kicks"),
+            Activity::Lost(FaultKind::LateTick) => f.write_str("late ticks"),
             Activity::Scheduler(Function::Engine(site)) => write!(f, "{}", format!("{site:?}").to_lowercase()),
             Activity::Scheduler(Function::Switch) => f.write_str("switching"),
             Activity::Scheduler(Function::Tick) => f.write_str("ticks"),
@@ -114,6 +130,7 @@ impl fmt::Display for Activity {
             Activity::Scheduler(Function::Park) => f.write_str("going idle"),
             Activity::Scheduler(Function::IdleExit) => f.write_str("idle exit"),
             Activity::Scheduler(Function::Clock) => f.write_str("clock"),
+            Activity::Scheduler(Function::Timer) => f.write_str("timer interrupts"),
         }
     }
 }
@@ -208,19 +225,19 @@ impl Books {
         ahead.fold(self.account.of(activity), Span::plus)
     }
 
-    /// The account at `now`: of what is ahead, only what fits. `waits` is what the CPU has waited for since.
+    /// The account at `now`: of what is ahead, only what fits. `waits` is what the CPU has waited for after that.
     ///
     /// # Panics
     /// V3: if it does not sum to `now`.
-    pub(super) fn at(&self, now: Time, waits: Option<(Activity, Time)>) -> Account {
+    pub(super) fn at(&self, now: Time, waits: impl IntoIterator<Item = (Activity, Span)>) -> Account {
         let mut account = self.account.clone();
         let elapsed = now.since(Time::ZERO);
         for (activity, span) in &self.ahead {
             let left = elapsed.minus(account.total());
             account.add(*activity, left.min(*span));
         }
-        if let Some((activity, since)) = waits {
-            account.add(activity, now.since(since));
+        for (activity, span) in waits {
+            account.add(activity, span);
         }
         assert_eq!(account.total(), elapsed, "V3: a CPU's time is not accounted for: {account:?}");
         account
@@ -250,7 +267,7 @@ mod tests {
         books.catch_up();
         books.book(Activity::Work, Span::from_nanos(5));
         books.book(Activity::LockWait, Span::from_nanos(5));
-        let account = books.at(Time::from_nanos(17), None);
+        let account = books.at(Time::from_nanos(17), []);
         assert_eq!(account.of(Activity::Work), Span::from_nanos(15));
         assert_eq!(account.of(Activity::LockWait), Span::from_nanos(2));
     }
@@ -260,6 +277,6 @@ mod tests {
     fn time_that_nobody_booked_is_noticed() {
         let mut books = Books::default();
         books.book(Activity::Work, Span::from_nanos(10));
-        let _ = books.at(Time::from_nanos(11), None);
+        let _ = books.at(Time::from_nanos(11), []);
     }
 }

@@ -90,12 +90,11 @@ pub(crate) fn try_lock(tag: &Tag, at: At) -> Option<Take> {
     .flatten()
 }
 
-/// What is done before a lock is let go: the queue operation that it was taken for, in its time.
+/// What is done before a lock is let go: the look at the queue that it was taken for, in its time.
 pub(crate) fn before_release(tag: &Tag, at: At) {
     let _ = with(|world| {
         tag.lock(world)?;
-        world.cost_points += 1;
-        world.spend_at(at.site, world.machine.costs.queue_operation);
+        world.queue_operations(at, 1);
         Some(())
     });
     sync();
@@ -135,17 +134,25 @@ pub(crate) fn park(cpu: CpuId, until: Time) {
     let _ = with(|world| {
         world.cost_points += 1;
         world.spend_on(Function::Park, world.machine.costs.park);
+        if until < Time::NEVER {
+            world.spend_on(Function::Timer, world.machine.costs.timer_set);
+        }
     });
     sync();
     let is_parked = with(|world| {
         let state = &mut world.cpus[cpu.index()];
-        if std::mem::take(&mut state.is_kicked) {
+        let is_kicked = std::mem::take(&mut state.is_kicked);
+        if is_kicked || state.late_kick <= state.local {
+            state.late_kick = Time::NEVER;
             return false;
         }
         state.parks += 1;
-        let since = state.local;
+        let (since, late_kick) = (state.local, std::mem::replace(&mut state.late_kick, Time::NEVER));
         world.record(RecordKind::Park, 0, 0);
         world.leave(cpu, Phase::Idle { since }, until.max(since));
+        if late_kick < Time::NEVER {
+            world.call(cpu, since, late_kick.since(since));
+        }
         true
     });
     if is_parked == Some(true) {
@@ -156,7 +163,10 @@ pub(crate) fn park(cpu: CpuId, until: Time) {
             let deep = world.machine.deep_idle.filter(|deep| idle >= deep.after);
             world.record(RecordKind::Unpark, 0, 0);
             if let Some(tick) = world.machine.tick {
-                world.cpus[cpu.index()].skip_ticks(tick.period);
+                world.cpus[cpu.index()].skip_ticks(tick.period, &mut world.faults);
+            }
+            if world.now >= until {
+                world.spend_on(Function::Timer, world.machine.costs.timer_fire);
             }
             world.spend_on(Function::IdleExit, deep.map_or(world.machine.costs.idle_exit, |deep| deep.exit));
         });

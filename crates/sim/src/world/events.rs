@@ -34,6 +34,10 @@ pub enum RecordKind {
     Kick = 11,
     /// A script of the outside (`a`) runs.
     Script = 12,
+    /// A CPU stalls, for this many microseconds (`a`).
+    Stall = 64,
+    /// A CPU that holds a lock loses its processor, for this many microseconds (`a`).
+    HolderOff = 65,
 }
 
 /// One event.

@@ -89,6 +89,7 @@ impl World {
             let before = before.map_or(u32::MAX, CpuId::get);
             self.record(RecordKind::LockTransfer, lock.0, before);
         }
+        self.may_lose_holder();
     }
 
     /// A try that found the lock held: the look at its line, which its holder then has to get back.
@@ -121,6 +122,7 @@ impl World {
         let state = &mut self.locks[lock.0 as usize];
         state.is_called = false;
         if state.holder.is_some_and(|holder| holder.cpu == cpu) {
+            self.may_lose_holder();
             return Take::Taken;
         }
         if state.holder.is_some() {
@@ -161,10 +163,10 @@ impl World {
             stat.waits.add(arrives.since(first.since));
             self.record(RecordKind::LockTransfer, lock.0, holder.cpu.get());
             if !is_under_way {
-                self.call(first.cpu, arrives);
+                self.call(first.cpu, arrives, Span::ZERO);
             }
         } else if !std::mem::replace(&mut state.is_called, true) {
-            self.call(first.cpu, arrives);
+            self.call(first.cpu, arrives, Span::ZERO);
         }
     }
 }
@@ -172,15 +174,17 @@ impl World {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::faults::Faults;
     use crate::machine::Machine;
     use crate::world::Preemption;
+    use evenkeel_core::Seed;
 
     const SITE: Site = Site::Pull;
 
     fn world(kind: LockKind) -> (World, LockId) {
         let mut machine = Machine::named("flat-4").unwrap();
         machine.lock = kind;
-        let mut world = World::new(1, machine, Preemption::default());
+        let mut world = World::new(1, machine, Preemption::default(), Faults::NONE, Seed::new(1));
         world.run_to(Time::NEVER);
         (0..4).for_each(|cpu| world.agenda.set(cpu, Time::NEVER));
         let line = world.lines.add();

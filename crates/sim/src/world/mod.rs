@@ -13,6 +13,7 @@ pub(crate) mod account;
 mod acts;
 mod agenda;
 pub(crate) mod events;
+pub(crate) mod faults;
 mod line;
 pub(crate) mod lock_stat;
 pub(crate) mod locks;
@@ -24,10 +25,11 @@ pub(crate) use acts::{
 pub(crate) use line::Access;
 pub(crate) use place::{Enter, Tag, with, with_mine};
 
+use crate::faults::{FaultKind, Faults};
 use crate::machine::Machine;
 use account::{Account, Accounting, Activity, Books, Function};
 use agenda::Agenda;
-use evenkeel_core::{CpuId, Span, Time};
+use evenkeel_core::{CpuId, Seed, Span, Time};
 use evenkeel_engine::host::{At, Site};
 use events::{Record, RecordKind, Stream};
 use line::{LineId, Lines};
@@ -53,6 +55,7 @@ pub(crate) struct World {
     locks: Vec<LockState>,
     stream: Stream,
     lock_stat: lock_stat::Collector,
+    faults: faults::State,
     pub(crate) cost_points: u64,
 }
 
@@ -67,6 +70,14 @@ struct Cpu {
     /// Declared in this poll, and not done yet.
     work: Span,
     next_tick: Time,
+    /// When that would be if no tick were late.
+    tick_due: Time,
+    /// While it waits: when it would act if nothing were late, and when it was called for. It may stall beyond that.
+    wanted: Time,
+    called: Time,
+    stalled_until: Time,
+    /// When a late kick arrives that was sent while it was not parked.
+    late_kick: Time,
     /// The last access was a read that took a transfer: the next one like it overlaps with it.
     is_reading: bool,
     /// A tick came since this was last asked.
@@ -114,17 +125,18 @@ const COLLECTED_MAX: Span = Span::from_nanos(100);
 const PIECE: Span = Span::from_micros(50);
 
 impl Cpu {
-    /// The next tick is one to come: no ticks come to a CPU that is idle.
-    fn skip_ticks(&mut self, period: Span) {
+    /// The next tick is one to come: no ticks come to a CPU that is idle. It may be late.
+    fn skip_ticks(&mut self, period: Span, faults: &mut faults::State) {
         if self.next_tick <= self.local {
-            let late = self.local.since(self.next_tick).as_nanos() / period.as_nanos() + 1;
-            self.next_tick = self.next_tick.after(period.times(late));
+            let missed = self.local.since(self.tick_due).as_nanos() / period.as_nanos() + 1;
+            self.tick_due = self.tick_due.after(period.times(missed));
+            self.next_tick = self.tick_due.after(faults.delay(FaultKind::LateTick));
         }
     }
 }
 
 impl World {
-    pub(crate) fn new(id: u32, machine: Machine, preemption: Preemption) -> World {
+    pub(crate) fn new(id: u32, machine: Machine, preemption: Preemption, faults: Faults, seed: Seed) -> World {
         let count = machine.cpus();
         let period = machine.tick.map_or(Span::ZERO, |tick| tick.period);
         // Ticks of different CPUs are spread over the period.
@@ -136,6 +148,11 @@ impl World {
             is_in_user: false,
             work: Span::ZERO,
             next_tick: tick_of(index),
+            tick_due: tick_of(index),
+            wanted: Time::NEVER,
+            called: Time::NEVER,
+            stalled_until: Time::ZERO,
+            late_kick: Time::NEVER,
             is_reading: false,
             is_ticked: false,
             is_kicked: false,
@@ -157,6 +174,7 @@ impl World {
             locks: Vec::new(),
             stream: Stream::new(),
             lock_stat: lock_stat::Collector::default(),
+            faults: faults::State::new(faults, seed, count),
             cost_points: 0,
             machine,
         }
@@ -212,6 +230,10 @@ impl World {
     /// Lets those come first whose time is earlier. If nobody's is, what the CPU has spent has passed.
     fn order(&mut self) -> Order {
         let Some(cpu) = self.suspendable() else { return Order::Now };
+        // Ends: CPUs stall for half of their time at most.
+        while self.faults.next_stall() <= self.cpus[cpu.index()].local {
+            self.stall();
+        }
         let local = self.cpus[cpu.index()].local;
         if local >= self.end || local >= self.agenda.first().1 {
             self.agenda.set(cpu.index(), local);
@@ -227,16 +249,20 @@ impl World {
     fn leave(&mut self, cpu: CpuId, phase: Phase, next: Time) {
         let state = &mut self.cpus[cpu.index()];
         state.books.catch_up();
-        state.phase = phase;
+        (state.phase, state.wanted, state.called) = (phase, next, next);
         self.agenda.set(cpu.index(), next);
         self.acting = None;
     }
 
-    /// A CPU that waits acts at this time, or earlier if it was to.
-    fn call(&mut self, cpu: CpuId, at: Time) {
-        let at = at.max(self.now);
-        if at < self.agenda.time(cpu.index()) {
-            self.agenda.set(cpu.index(), at);
+    /// A CPU that waits acts at this time, or earlier if it was to. What calls it may be late.
+    fn call(&mut self, cpu: CpuId, at: Time, late: Span) {
+        let wanted = at.max(self.now);
+        let called = wanted.after(late);
+        let state = &mut self.cpus[cpu.index()];
+        state.wanted = state.wanted.min(wanted);
+        if called < state.called {
+            state.called = called;
+            self.agenda.set(cpu.index(), called.max(state.stalled_until));
         }
     }
 
@@ -340,7 +366,7 @@ impl World {
             return false;
         }
         state.is_ticked = true;
-        state.skip_ticks(tick.period);
+        state.skip_ticks(tick.period, &mut self.faults);
         self.spend_on(Function::Tick, tick.handler);
         true
     }
@@ -364,12 +390,14 @@ impl World {
         std::mem::take(&mut self.cpus[cpu.index()].is_ticked) && self.preemption == Preemption::AtTicks
     }
 
-    /// What the acting CPU has got of its processor, if other programs take any.
+    /// What the acting CPU has got of its processor, if anything takes it away.
     pub(crate) fn cpu_time(&mut self) -> Option<(Span, u64)> {
-        let cpu = self.acting.filter(|cpu| *cpu != CpuId::OUTSIDE && self.machine.got_permille < 1_000)?;
+        let is_taken = self.machine.got_permille < 1_000 || self.faults.takes_processor();
+        let cpu = self.acting.filter(|cpu| *cpu != CpuId::OUTSIDE && is_taken)?;
         self.spend_on(Function::Clock, self.machine.costs.clock_read);
         let state = &self.cpus[cpu.index()];
-        let off = state.books.of(Activity::Idle).plus(state.books.of(Activity::Taken));
+        let all = [Activity::Idle, Activity::Taken].into_iter().chain(FaultKind::ALL.map(Activity::Lost));
+        let off = all.map(|activity| state.books.of(activity)).fold(Span::ZERO, Span::plus);
         Some((state.local.since(Time::ZERO).minus(off), state.parks))
     }
 
@@ -392,6 +420,12 @@ impl World {
         }
     }
 
+    /// Something is done to a queue whose lock is held, this many times.
+    pub(crate) fn queue_operations(&mut self, at: At, count: u64) {
+        self.cost_points += 1;
+        self.spend_at(at.site, self.machine.costs.queue_operation.times(count));
+    }
+
     pub(crate) fn fence(&mut self, at: At) {
         self.cost_points += 1;
         self.stop_reading();
@@ -403,9 +437,14 @@ impl World {
         self.record(RecordKind::Kick, target.get(), 0);
         self.spend_on(Function::Kick, self.machine.costs.kick);
         let arrives = self.acting_time().after(self.machine.costs.kick_delivery);
-        match self.cpus[target.index()].phase {
-            Phase::Idle { .. } => self.call(target, arrives),
-            Phase::Runs | Phase::WaitsForLock { .. } => self.cpus[target.index()].is_kicked = true,
+        let late = self.faults.delay(FaultKind::LateKick);
+        let state = &mut self.cpus[target.index()];
+        match state.phase {
+            Phase::Idle { .. } => self.call(target, arrives, late),
+            Phase::Runs | Phase::WaitsForLock { .. } if late > Span::ZERO => {
+                state.late_kick = state.late_kick.min(arrives.after(late));
+            }
+            Phase::Runs | Phase::WaitsForLock { .. } => state.is_kicked = true,
             Phase::Ended => {}
         }
     }
@@ -439,13 +478,7 @@ impl World {
     }
 
     fn account(&self, cpu: &Cpu) -> Account {
-        let waits = match cpu.phase {
-            Phase::Runs => None,
-            Phase::WaitsForLock { since } => Some((Activity::LockWait, since)),
-            Phase::Idle { since } => Some((Activity::Idle, since)),
-            Phase::Ended => Some((Activity::Idle, cpu.local)),
-        };
-        cpu.books.at(self.now, waits)
+        cpu.books.at(self.now, cpu.waits(self.now))
     }
 
     pub(crate) fn lock_stat(&self) -> lock_stat::LockStat {
@@ -483,8 +516,13 @@ impl World {
     }
 
     /// The actor whose turn it is before the end: a CPU, or the outside.
-    pub(crate) fn next(&self) -> Option<(CpuId, Time)> {
-        let (actor, at) = self.agenda.first();
+    pub(crate) fn next(&mut self) -> Option<(CpuId, Time)> {
+        let (mut actor, mut at) = self.agenda.first();
+        // Ends: CPUs stall for half of their time at most. Where nothing will happen none needs to stall.
+        while at < self.end && self.faults.next_stall() <= at {
+            self.stall();
+            (actor, at) = self.agenda.first();
+        }
         let is_outside = actor == self.cpus.len();
         let actor = if is_outside { CpuId::OUTSIDE } else { CpuId::new(u32::try_from(actor).unwrap_or(u32::MAX)) };
         (at < self.end).then_some((actor, at))
@@ -496,10 +534,10 @@ impl World {
         self.acting = Some(cpu);
         self.agenda.set(cpu.index(), Time::NEVER);
         let state = &mut self.cpus[cpu.index()];
-        match state.phase {
-            Phase::Runs | Phase::Ended => {}
-            Phase::WaitsForLock { since } => state.books.book(Activity::LockWait, at.since(since)),
-            Phase::Idle { since } => state.books.book(Activity::Idle, at.since(since)),
+        if let Phase::WaitsForLock { .. } | Phase::Idle { .. } = state.phase {
+            for (activity, span) in state.waits(at) {
+                state.books.book(activity, span);
+            }
         }
         (state.phase, state.local) = (Phase::Runs, at);
         state.books.catch_up();
