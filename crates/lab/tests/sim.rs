@@ -116,6 +116,17 @@ fn a_machine_on_which_all_is_well_keeps_the_lag_bound_at_every_change() {
     assert!(number(&run, "/groups/batch/lag_ms") > 0.02);
 }
 
+#[test]
+fn five_weights_on_sixteen_cpus_keep_the_lag_bound_at_every_change() {
+    let folder = Folder::new("weights");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/weights-5.toml");
+    let run = sim(&folder, &std::fs::read_to_string(path).unwrap(), "flat-16", &["--seconds", "0.4"]);
+    for group in ["w1", "w2", "w4", "w8", "w16"] {
+        let lag = number(&run, &format!("/groups/{group}/lag_of_bound"));
+        assert!(lag > 0.0 && lag <= 1.0, "{group}: {lag}");
+    }
+}
+
 const LONG: &str = r#"
 seconds = 0.4
 [[groups]]
