@@ -253,11 +253,11 @@ impl<H: Host> Counters<H> {
 
     /// Adds to a counter of the CPU `at.cpu`, which must be the one that counts.
     pub(crate) fn add(&self, at: At, counter: Counter, value: u64) {
-        self.words[counter as usize].bump(At { site: Site::Count, ..at }, value);
+        self.words[counter as usize].bump(at.within(Site::Count), value);
     }
 
     pub(crate) fn add_wait(&self, at: At, wait: Span) {
-        self.wait.word(bucket_of(wait)).bump(At { site: Site::Count, ..at }, 1);
+        self.wait.word(bucket_of(wait)).bump(at.within(Site::Count), 1);
     }
 
     pub(crate) fn stats(&self, at: At, cpu: CpuId) -> CpuStats {

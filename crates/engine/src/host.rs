@@ -44,6 +44,73 @@ pub enum Site {
     Check,
 }
 
+impl Site {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Site; Site::Check as usize + 1] = [
+        Site::Dispatch,
+        Site::Wake,
+        Site::Charge,
+        Site::Raise,
+        Site::Publish,
+        Site::Search,
+        Site::LookAround,
+        Site::Pull,
+        Site::Park,
+        Site::Timer,
+        Site::Owner,
+        Site::Group,
+        Site::Count,
+        Site::Stop,
+        Site::Check,
+    ];
+
+    /// What reports call it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Site::Dispatch => "dispatch",
+            Site::Wake => "wake",
+            Site::Charge => "charge",
+            Site::Raise => "raise",
+            Site::Publish => "publish",
+            Site::Search => "search",
+            Site::LookAround => "look_around",
+            Site::Pull => "pull",
+            Site::Park => "park",
+            Site::Timer => "timer",
+            Site::Owner => "owner",
+            Site::Group => "group",
+            Site::Count => "count",
+            Site::Stop => "stop",
+            Site::Check => "check",
+        }
+    }
+}
+
+/// A set of sites.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Sites(u16);
+
+impl Sites {
+    /// None.
+    pub const NONE: Sites = Sites(0);
+
+    /// These, and `site`.
+    #[must_use]
+    pub const fn with(self, site: Site) -> Sites {
+        Sites(self.0 | 1 << site as u16)
+    }
+
+    /// Whether `site` is among them.
+    pub const fn contains(self, site: Site) -> bool {
+        self.0 & 1 << site as u16 != 0
+    }
+
+    /// As bits: that of a site has its number.
+    pub const fn bits(self) -> u16 {
+        self.0
+    }
+}
+
 /// What a host may want to record. A task is named by an address that is its own from its spawn to its end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Event {
@@ -68,17 +135,26 @@ pub struct At {
     pub cpu: CpuId,
     /// The place in the engine.
     pub site: Site,
+    /// The places from which that one was reached. Of use to a host that accounts for time; others never look.
+    pub outer: Sites,
 }
 
 impl At {
     /// An access by `cpu` at `site`.
     pub const fn new(cpu: CpuId, site: Site) -> At {
-        At { cpu, site }
+        At { cpu, site, outer: Sites::NONE }
     }
 
     /// An access from a thread that drives no CPU.
     pub const fn outside(site: Site) -> At {
-        At { cpu: CpuId::OUTSIDE, site }
+        At { cpu: CpuId::OUTSIDE, site, outer: Sites::NONE }
+    }
+
+    /// An access at `site`, which is part of what is done here.
+    #[must_use]
+    pub fn within(self, site: Site) -> At {
+        let outer = if site == self.site { self.outer } else { self.outer.with(self.site) };
+        At { site, outer, ..self }
     }
 }
 
@@ -197,4 +273,26 @@ pub trait Host: Sized + Send + Sync + 'static {
     /// User code has ended.
     #[inline]
     fn user_ends(&self, _: CpuId) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sites_have_places_and_names_of_their_own() {
+        for (index, site) in Site::ALL.into_iter().enumerate() {
+            assert_eq!(site as usize, index);
+            assert_eq!(Site::ALL.iter().filter(|other| other.name() == site.name()).count(), 1, "{site:?}");
+        }
+    }
+
+    #[test]
+    fn an_access_remembers_what_it_is_part_of() {
+        let at = At::new(CpuId::new(3), Site::Dispatch).within(Site::LookAround).within(Site::LookAround);
+        let at = at.within(Site::Publish);
+        assert_eq!((at.cpu, at.site), (CpuId::new(3), Site::Publish));
+        let outer: Vec<_> = Site::ALL.into_iter().filter(|site| at.outer.contains(*site)).collect();
+        assert_eq!(outer, [Site::Dispatch, Site::LookAround]);
+    }
 }

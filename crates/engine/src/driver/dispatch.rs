@@ -110,9 +110,9 @@ impl<H: Host> Turns<H> {
 
     /// Settles what the turn used: all the time since the pick, less what the thread did not get.
     fn end_slice(&mut self, machine: &Machine<H>, queue: &mut RunQueue, slice: &Slice, why: TurnEnd, now: Time) {
-        let at = self.at(Site::Charge);
+        let at = self.at(Site::Dispatch).within(Site::Charge);
         if why == TurnEnd::Cut {
-            self.count(machine, Counter::Cuts, 1);
+            machine.count(at, Counter::Cuts, 1);
         }
         let used = self.charged.charge(now.since(slice.began), now, || machine.host.cpu_time(self.cpu));
         for reservation in &slice.reservations {
@@ -124,7 +124,7 @@ impl<H: Host> Turns<H> {
         tally.publish(at, &machine.table, group);
         queue.fair.unpin(slice.slot);
         (queue.running, queue.is_cut) = (None, false);
-        self.count(machine, Counter::Run, used.as_nanos());
+        machine.count(at, Counter::Run, used.as_nanos());
     }
 
     /// Ends the slice without picking another: nothing waits here, or the machine stops.

@@ -45,7 +45,7 @@ impl<H: Host> Turns<H> {
     /// There is work for this CPU, which has searched or kept the watch: if there is more to do or to watch, another CPU
     /// is kicked.
     pub(super) fn end_idling(&mut self, machine: &Machine<H>) {
-        let at = self.at(Site::Search);
+        let at = self.at(Site::Dispatch).within(Site::Search);
         if std::mem::take(&mut self.is_searching) {
             self.domain(machine).end_search(at);
         }
@@ -55,7 +55,7 @@ impl<H: Host> Turns<H> {
         H::fence(at);
         let waits_here = self.seat().left_waiting.get() > 0 || machine.cpu(self.cpu).inbox.hint(at) != InboxHint::Empty;
         let now = machine.host.now(self.cpu);
-        let survey = self.survey(machine, now);
+        let survey = self.survey(machine, at, now);
         let is_unwatched = survey.later < Time::NEVER && !self.domain(machine).is_watched(at);
         if waits_here || survey.has_work || is_unwatched {
             machine.kick_searcher(at, self.cpu);
@@ -65,7 +65,7 @@ impl<H: Host> Turns<H> {
     /// Before a poll, which may outlast a deadline here: if all CPUs were parked, nobody keeps the watch. Once is enough
     /// while this CPU is busy: who parks meanwhile takes up the watch, and who leaves it looks for another.
     pub(super) fn settle_watch(&mut self, machine: &Machine<H>) {
-        let at = self.at(Site::Park);
+        let at = self.at(Site::Dispatch).within(Site::Park);
         if self.is_watch_settled || machine.cpu(self.cpu).poll.timer.read(at) == Time::NEVER {
             return;
         }
@@ -83,7 +83,7 @@ impl<H: Host> Turns<H> {
         let place = machine.cpu(self.cpu).place;
         self.is_searching = false;
         self.domain(machine).enter_park(at, place, &machine.cpu(self.cpu).park, || H::fence(at));
-        let survey = self.survey(machine, now);
+        let survey = self.survey(machine, at.within(Site::Search), now);
         let own = machine.cpu(self.cpu);
         let is_stopping = machine.machine_phase(at) != MachinePhase::Running;
         // Its queue too: another CPU may have taken the inbox in since this one last held the lock.
@@ -95,7 +95,7 @@ impl<H: Host> Turns<H> {
         }
         if self.woke_for_nothing {
             self.woke_for_nothing = false;
-            self.count(machine, Counter::EmptyWakes, 1);
+            machine.count(at, Counter::EmptyWakes, 1);
         }
         self.has_left_watch = false;
         let mut until = machine.cpu(self.cpu).poll.timer.read(at);
@@ -103,7 +103,7 @@ impl<H: Host> Turns<H> {
             self.keeps_watch = true;
             until = until.min(survey.later).min(now.after(WATCH_PERIOD));
         }
-        self.count(machine, Counter::Parks, 1);
+        machine.count(at, Counter::Parks, 1);
         self.charged.clear();
         self.is_parked = true;
         Step::Park { until }
@@ -126,7 +126,7 @@ impl<H: Host> Turns<H> {
         match roused {
             Roused::ByTime => {}
             Roused::ByKick(why) => {
-                self.count(machine, Counter::Wakes, 1);
+                machine.count(at, Counter::Wakes, 1);
                 self.woke_for_nothing = true;
                 // Whoever kicked has counted the search.
                 self.is_searching = why == KickReason::Search;

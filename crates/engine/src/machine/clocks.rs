@@ -76,12 +76,12 @@ pub(crate) struct Reservation {
 
 /// An access that only debug builds make.
 fn check_at(at: At) -> At {
-    At { site: Site::Check, ..at }
+    at.within(Site::Check)
 }
 
 impl<H: Host> Machine<H> {
     fn charge_at(at: At) -> At {
-        At { site: Site::Charge, ..at }
+        at.within(Site::Charge)
     }
 
     /// Charges in advance what a turn of the group usually takes: a slice at most.
@@ -138,7 +138,7 @@ impl<H: Host> Machine<H> {
 
     /// Raises a group that has nothing waiting anywhere to the level less a credit. Call before it is enqueued.
     pub(crate) fn raise(&self, at: At, group: GroupId, now: Time, credit: Credit) {
-        let at = At { site: Site::Raise, ..at };
+        let at = at.within(Site::Raise);
         let row = self.table.row(group);
         // I5: its claim is real.
         if row.line.waiting_cpus.load(at, Relaxed) != 0 {
