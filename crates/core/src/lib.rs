@@ -23,6 +23,7 @@ pub mod balance;
 pub mod fair_queue;
 pub mod histogram;
 pub mod ids;
+pub mod site;
 pub mod stats;
 pub mod switches;
 pub mod time;

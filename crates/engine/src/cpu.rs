@@ -4,7 +4,7 @@
 
 use crate::deadline::Deadline;
 use crate::group::GroupPort;
-use crate::host::{At, Host, Lock, Shared, Site};
+use crate::host::{At, Host, LineClass, Lock, Shared, Site};
 use crate::idle::{ParkWord, Place};
 use crate::inbox::Inbox;
 use crate::ownership::Ownership;
@@ -123,10 +123,10 @@ pub(crate) struct PublishedPoll<H: Host> {
 impl<H: Host> PublishedWaiting<H> {
     fn new() -> Self {
         PublishedWaiting {
-            group: H::Shared::new(0),
-            clock: H::Shared::new(0),
-            length: H::Shared::new(0),
-            running: H::Shared::new(0),
+            group: H::Shared::of(LineClass::Waiting, 0),
+            clock: H::Shared::of(LineClass::Waiting, 0),
+            length: H::Shared::of(LineClass::Waiting, 0),
+            running: H::Shared::of(LineClass::Waiting, 0),
         }
     }
 
@@ -167,10 +167,10 @@ impl<H: Host> PublishedWaiting<H> {
 impl<H: Host> PublishedPoll<H> {
     fn new() -> Self {
         PublishedPoll {
-            began: H::Shared::new(0),
+            began: H::Shared::of(LineClass::Poll, 0),
             timer: Deadline::default(),
-            picked_max: H::Shared::new(0),
-            cancelled: H::Shared::new(0),
+            picked_max: H::Shared::of(LineClass::Poll, 0),
+            cancelled: H::Shared::of(LineClass::Poll, 0),
         }
     }
 
@@ -248,7 +248,10 @@ impl Counter {
 
 impl<H: Host> Counters<H> {
     fn new() -> Self {
-        Counters { words: std::array::from_fn(|_| H::Shared::new(0)), wait: Words::new(BUCKETS) }
+        Counters {
+            words: std::array::from_fn(|_| H::Shared::of(LineClass::Counters, 0)),
+            wait: Words::new(LineClass::Counters, BUCKETS),
+        }
     }
 
     /// Adds to a counter of the CPU `at.cpu`, which must be the one that counts.

@@ -5,111 +5,10 @@
 //!
 //! Knows nothing of what the engine decides. Parking is not here: [`crate::Driver::step`] returns [`crate::Step::Park`], and the host parks that CPU.
 
+pub use evenkeel_core::site::{Site, Sites};
 use evenkeel_core::{CpuId, GroupId, Span, Time};
 use std::ops::DerefMut;
 use std::sync::atomic::Ordering;
-
-/// Where in the engine an access to shared memory or a lock comes from: what a `lock_stat` of it would list.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Site {
-    /// The pick of the next task, and what ends a poll.
-    Dispatch,
-    /// A task becomes runnable.
-    Wake,
-    /// The charge of a group's clock, before and after a slice.
-    Charge,
-    /// A group that becomes runnable is brought up to the level.
-    Raise,
-    /// Publishing what waits on a CPU.
-    Publish,
-    /// An idle CPU looks for work.
-    Search,
-    /// A CPU looks, at the end of a slice, for a group that is behind.
-    LookAround,
-    /// Tasks are moved from one CPU to another.
-    Pull,
-    /// A CPU parks or is kicked.
-    Park,
-    /// Timers are armed or fired.
-    Timer,
-    /// A call from inside a poll asks who owns the CPU.
-    Owner,
-    /// Groups are made, ended, or changed.
-    Group,
-    /// Counting.
-    Count,
-    /// The machine stops.
-    Stop,
-    /// Checks of debug builds, which a host that models costs lets pass for nothing: so that debug and release agree.
-    Check,
-}
-
-impl Site {
-    /// All of them, in the order of their numbers.
-    pub const ALL: [Site; Site::Check as usize + 1] = [
-        Site::Dispatch,
-        Site::Wake,
-        Site::Charge,
-        Site::Raise,
-        Site::Publish,
-        Site::Search,
-        Site::LookAround,
-        Site::Pull,
-        Site::Park,
-        Site::Timer,
-        Site::Owner,
-        Site::Group,
-        Site::Count,
-        Site::Stop,
-        Site::Check,
-    ];
-
-    /// What reports call it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Site::Dispatch => "dispatch",
-            Site::Wake => "wake",
-            Site::Charge => "charge",
-            Site::Raise => "raise",
-            Site::Publish => "publish",
-            Site::Search => "search",
-            Site::LookAround => "look_around",
-            Site::Pull => "pull",
-            Site::Park => "park",
-            Site::Timer => "timer",
-            Site::Owner => "owner",
-            Site::Group => "group",
-            Site::Count => "count",
-            Site::Stop => "stop",
-            Site::Check => "check",
-        }
-    }
-}
-
-/// A set of sites.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub struct Sites(u16);
-
-impl Sites {
-    /// None.
-    pub const NONE: Sites = Sites(0);
-
-    /// These, and `site`.
-    #[must_use]
-    pub const fn with(self, site: Site) -> Sites {
-        Sites(self.0 | 1 << site as u16)
-    }
-
-    /// Whether `site` is among them.
-    pub const fn contains(self, site: Site) -> bool {
-        self.0 & 1 << site as u16 != 0
-    }
-
-    /// As bits: that of a site has its number.
-    pub const fn bits(self) -> u16 {
-        self.0
-    }
-}
 
 /// What a host may want to record. A task is named by an address that is its own from its spawn to its end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -158,10 +57,93 @@ impl At {
     }
 }
 
+/// What a shared word is of. The words of one line are of one class: what a report of lines that cost time would list.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub enum LineClass {
+    /// Something else.
+    #[default]
+    Other,
+    /// The lock of a run queue.
+    QueueLock,
+    /// The head of an inbox.
+    Inbox,
+    /// Whether one CPU is parked, and who kicked it.
+    ParkWord,
+    /// The bits of the CPUs of a cache that are parked.
+    ParkedBits,
+    /// Who searches and who keeps the watch, of a cache.
+    Searchers,
+    /// Who owns a CPU.
+    Owner,
+    /// What a CPU publishes of its queue.
+    Waiting,
+    /// What a CPU publishes of its poll and its timers.
+    Poll,
+    /// What a CPU counts.
+    Counters,
+    /// A group's clock and weight.
+    GroupClock,
+    /// What was counted for a group, and its live tasks.
+    GroupCounts,
+    /// The level.
+    Level,
+    /// The switches.
+    Switches,
+    /// Whether the machine runs.
+    Phase,
+}
+
+impl LineClass {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [LineClass; LineClass::Phase as usize + 1] = [
+        LineClass::Other,
+        LineClass::QueueLock,
+        LineClass::Inbox,
+        LineClass::ParkWord,
+        LineClass::ParkedBits,
+        LineClass::Searchers,
+        LineClass::Owner,
+        LineClass::Waiting,
+        LineClass::Poll,
+        LineClass::Counters,
+        LineClass::GroupClock,
+        LineClass::GroupCounts,
+        LineClass::Level,
+        LineClass::Switches,
+        LineClass::Phase,
+    ];
+
+    /// What reports call it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            LineClass::Other => "other",
+            LineClass::QueueLock => "rq->lock",
+            LineClass::Inbox => "inbox->head",
+            LineClass::ParkWord => "cpu->park",
+            LineClass::ParkedBits => "cache->parked",
+            LineClass::Searchers => "cache->searchers",
+            LineClass::Owner => "cpu->owner",
+            LineClass::Waiting => "cpu->waiting",
+            LineClass::Poll => "cpu->poll",
+            LineClass::Counters => "cpu->counters",
+            LineClass::GroupClock => "group->clock",
+            LineClass::GroupCounts => "group->counts",
+            LineClass::Level => "machine->level",
+            LineClass::Switches => "machine->switches",
+            LineClass::Phase => "machine->phase",
+        }
+    }
+}
+
 /// A word that CPUs share. On threads an `AtomicU64`; elsewhere whatever models one.
-pub trait Shared: Send + Sync + 'static {
+pub trait Shared: Sized + Send + Sync + 'static {
     /// A word that holds `value`.
     fn new(value: u64) -> Self;
+    /// A word of this class that holds `value`.
+    fn of(class: LineClass, value: u64) -> Self {
+        let _unused_here = class;
+        Self::new(value)
+    }
     /// Reads it.
     fn load(&self, at: At, order: Ordering) -> u64;
     /// Writes it.
@@ -280,10 +262,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sites_have_places_and_names_of_their_own() {
-        for (index, site) in Site::ALL.into_iter().enumerate() {
-            assert_eq!(site as usize, index);
-            assert_eq!(Site::ALL.iter().filter(|other| other.name() == site.name()).count(), 1, "{site:?}");
+    fn classes_have_places_and_names_of_their_own() {
+        for (index, class) in LineClass::ALL.into_iter().enumerate() {
+            assert_eq!(class as usize, index);
+            assert_eq!(LineClass::ALL.iter().filter(|other| other.name() == class.name()).count(), 1, "{class:?}");
         }
     }
 

@@ -16,7 +16,7 @@
 //! The steps that each protocol takes in order are methods here, so that what is run is what is tested. They ask for a
 //! `fence`: the host's sequentially consistent one.
 
-use crate::host::{At, Shared};
+use crate::host::{At, LineClass, Shared};
 use crossbeam_utils::CachePadded;
 use evenkeel_core::CpuId;
 use std::sync::atomic::Ordering;
@@ -58,7 +58,7 @@ const KICKED_SEARCH: u64 = 3;
 
 impl<S: Shared> Default for ParkWord<S> {
     fn default() -> Self {
-        ParkWord(S::new(RUNNING))
+        ParkWord(S::of(LineClass::ParkWord, RUNNING))
     }
 }
 
@@ -146,8 +146,8 @@ pub struct Place {
 impl<S: Shared> Domain<S> {
     /// A domain of these CPUs, in the order of their [`Place::bit`].
     pub fn new(cpus: Vec<CpuId>) -> Self {
-        let parked = (0..cpus.len().div_ceil(64)).map(|_| CachePadded::new(S::new(0))).collect();
-        Domain { cpus, parked, searchers: S::new(0), keeper: S::new(0) }
+        let parked = (0..cpus.len().div_ceil(64)).map(|_| CachePadded::new(S::of(LineClass::ParkedBits, 0))).collect();
+        Domain { cpus, parked, searchers: S::of(LineClass::Searchers, 0), keeper: S::of(LineClass::Searchers, 0) }
     }
 
     /// Owner: shows that it parks.

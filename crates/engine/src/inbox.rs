@@ -10,7 +10,7 @@
 //! - B2: tasks of one `take_all` come out in the order in which they went in.
 //! - B3: after `close`, nothing gets in.
 
-use crate::host::{At, Shared};
+use crate::host::{At, LineClass, Shared};
 use evenkeel_core::balance::InboxHint;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
@@ -73,7 +73,7 @@ pub enum Pushed<T> {
 
 impl<S: Shared, T: Linked> Default for Inbox<S, T> {
     fn default() -> Self {
-        Inbox { head: S::new(0), holds: PhantomData }
+        Inbox { head: S::of(LineClass::Inbox, 0), holds: PhantomData }
     }
 }
 

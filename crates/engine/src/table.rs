@@ -5,7 +5,7 @@
 //! Knows nothing of queues, nor of what the words mean to the sharing rule (`machine::clocks`).
 
 use crate::group::{GroupNode, Limit};
-use crate::host::{At, Host, Shared};
+use crate::host::{At, Host, LineClass, Shared};
 use crate::words::Words;
 use crossbeam_queue::SegQueue;
 use crossbeam_utils::CachePadded;
@@ -166,7 +166,8 @@ pub(crate) enum Admission {
 
 impl<H: Host> GroupRow<H> {
     fn new() -> Self {
-        let word = || H::Shared::new(0);
+        let word = || H::Shared::of(LineClass::GroupClock, 0);
+        let count = || H::Shared::of(LineClass::GroupCounts, 0);
         let line = ClockLine {
             clock: word(),
             weight: word(),
@@ -184,9 +185,9 @@ impl<H: Host> GroupRow<H> {
         )]
         GroupRow {
             line: CachePadded::new(line),
-            live: CachePadded::new(word()),
-            polls: word(),
-            run: word(),
+            live: CachePadded::new(count()),
+            polls: count(),
+            run: count(),
             wait: OnceLock::new(),
             node: Mutex::default(),
         }
@@ -202,7 +203,7 @@ impl<H: Host> GroupRow<H> {
     }
 
     pub(crate) fn add_waits(&self, at: At, waits: impl Iterator<Item = (usize, u64)>) {
-        let buckets = self.wait.get_or_init(|| Words::new(BUCKETS));
+        let buckets = self.wait.get_or_init(|| Words::new(LineClass::GroupCounts, BUCKETS));
         waits.for_each(|(bucket, count)| {
             buckets.word(bucket).fetch_add(at, count, Relaxed);
         });

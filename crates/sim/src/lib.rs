@@ -27,6 +27,6 @@ mod world;
 
 pub use run::{Config, Digest, Failure, Simulation, Speed, StartError};
 pub use world::Preemption;
-pub use world::account::{Account, Accounting, Activity, Function};
+pub use world::account::{Account, Accounting, Activity, Frame, Function};
 pub use world::events::{Record, RecordKind};
-pub use world::lock_stat::{LockStat, SiteLockStat, Times};
+pub use world::lock_stat::{LineStat, LockStat, SiteLockStat, Times};

@@ -18,7 +18,7 @@
 //! - I5: a group with something waiting is not raised.
 
 use super::Machine;
-use crate::host::{At, Host, Shared, Site};
+use crate::host::{At, Host, LineClass, Shared, Site};
 use evenkeel_core::{GroupId, Span, Time, Vspan, Vtime, Weight};
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -59,7 +59,7 @@ pub(crate) struct Level<H: Host> {
 
 impl<H: Host> Level<H> {
     pub(crate) fn new() -> Self {
-        Level { clock: H::Shared::new(0), refreshed: H::Shared::new(0) }
+        Level { clock: H::Shared::of(LineClass::Level, 0), refreshed: H::Shared::of(LineClass::Level, 0) }
     }
 }
 

@@ -17,7 +17,7 @@ pub(crate) use enqueue::Woken;
 
 use crate::cpu::{Counter, Cpu, RunQueue};
 use crate::group::{GroupNode, GroupPort, Limit};
-use crate::host::{At, Host, Lock, Shared, Site, Waited};
+use crate::host::{At, Host, LineClass, Lock, Shared, Site, Waited};
 use crate::idle::{Domain, Place};
 use crate::seat::Seat;
 use crate::table::{Admission, Table, TableFull};
@@ -162,6 +162,7 @@ impl<H: Host> Machine<H> {
         assert!(!config.caches.is_empty(), "a machine has at least one CPU");
         let (places, domains) = domains_of(&config.caches);
         let cpus = places.iter().enumerate().map(|(index, place)| Cpu::new(cpu_id(index), *place)).collect();
+        let switch = || H::Shared::of(LineClass::Switches, 0);
         Arc::new(Machine {
             host,
             config,
@@ -169,8 +170,8 @@ impl<H: Host> Machine<H> {
             domains,
             table: Table::new(),
             level: CachePadded::new(clocks::Level::new()),
-            switches: CachePadded::new(SwitchWords { claim: H::Shared::new(0), look_around: H::Shared::new(0) }),
-            phase: CachePadded::new(H::Shared::new(0)),
+            switches: CachePadded::new(SwitchWords { claim: switch(), look_around: switch() }),
+            phase: CachePadded::new(H::Shared::of(LineClass::Phase, 0)),
             drivers: H::Shared::new(0),
         })
     }

@@ -19,16 +19,16 @@ pub(crate) mod locks;
 mod place;
 
 pub(crate) use acts::{
-    access, before_release, begin_user, end_user, lock, park, release, sync, try_lock, wait_for_others,
+    access, before_release, begin_step, begin_user, end_user, lock, park, release, sync, try_lock, wait_for_others,
 };
 pub(crate) use line::Access;
 pub(crate) use place::{Enter, Tag, with, with_mine};
 
 use crate::machine::Machine;
-use account::{Account, Accounting, Activity, Books, Function};
+use account::{Account, Accounting, Activity, Books, Frame, Function};
 use agenda::Agenda;
 use evenkeel_core::{CpuId, Span, Time};
-use evenkeel_engine::host::{At, Site};
+use evenkeel_engine::host::{At, Site, Sites};
 use events::{Record, RecordKind, Stream};
 use line::{LineId, Lines};
 use locks::LockState;
@@ -74,6 +74,9 @@ struct Cpu {
     /// A kick came while it was not parked.
     is_kicked: bool,
     parks: u64,
+    /// The place in the engine that its last access came from, and the places around it: where a kick, a wait or a
+    /// look at the clock that follows is done.
+    last_in: Sites,
     books: Books,
 }
 
@@ -140,6 +143,7 @@ impl World {
             is_ticked: false,
             is_kicked: false,
             parks: 0,
+            last_in: Sites::NONE,
             books: Books::default(),
         };
         let mut agenda = Agenda::new(count + 1);
@@ -178,25 +182,43 @@ impl World {
         self.now
     }
 
-    /// The actor spends time.
-    fn spend(&mut self, activity: Activity, span: Span) {
+    /// The actor spends time, as part of what is done at these places.
+    fn spend(&mut self, activity: Activity, within: Sites, span: Span) {
         match self.acting {
             None => {}
             Some(CpuId::OUTSIDE) => self.outside_ahead = self.outside_ahead.plus(span),
             Some(cpu) => {
                 let cpu = &mut self.cpus[cpu.index()];
                 cpu.local = cpu.local.after(span);
-                cpu.books.book(activity, span);
+                cpu.books.book(Frame { activity, within }, span);
             }
         }
     }
 
-    fn spend_at(&mut self, site: Site, span: Span) {
-        self.spend(Activity::Scheduler(Function::Engine(site)), span);
+    fn spend_at(&mut self, at: At, span: Span) {
+        self.spend(Activity::Scheduler(Function::Engine(at.site)), at.outer, span);
     }
 
-    fn spend_on(&mut self, function: Function, span: Span) {
-        self.spend(Activity::Scheduler(function), span);
+    fn spend_on(&mut self, function: Function, within: Sites, span: Span) {
+        self.spend(Activity::Scheduler(function), within, span);
+    }
+
+    /// The acting CPU is at a place in the engine.
+    fn come(&mut self, at: At) {
+        self.come_into(at.outer.with(at.site));
+    }
+
+    /// The acting CPU is at these places in the engine, or at none.
+    pub(crate) fn come_into(&mut self, places: Sites) {
+        if let Some(cpu) = self.acting.filter(|cpu| *cpu != CpuId::OUTSIDE) {
+            self.cpus[cpu.index()].last_in = places;
+        }
+    }
+
+    /// Where in the engine the acting CPU is.
+    fn place(&self) -> Sites {
+        let cpu = self.acting.filter(|cpu| *cpu != CpuId::OUTSIDE);
+        cpu.map_or(Sites::NONE, |cpu| self.cpus[cpu.index()].last_in)
     }
 
     fn record(&mut self, kind: RecordKind, a: u32, b: u32) {
@@ -241,7 +263,7 @@ impl World {
     }
 
     /// Gets a line for the actor. Its own time if others can't see it (inside user code) counts from the world's.
-    fn get_line(&mut self, line: LineId, site: Site, access: Access) {
+    fn get_line(&mut self, line: LineId, at: At, access: Access) {
         let Some(who) = self.acting else { return };
         if self.lines.is_hit(line, who, access) {
             return;
@@ -254,12 +276,8 @@ impl World {
         let overlap = if access == Access::Read && self.reads_on() { self.machine.reads_overlap } else { 1 };
         let moved = Span::from_nanos(transfer.moved.as_nanos().div_ceil(overlap));
         let whole = transfer.queued.plus(moved);
-        let stat = self.lock_stat.site(site);
-        stat.transfers.add(whole);
-        if transfer.queued > Span::ZERO {
-            stat.queued_transfers.add(transfer.queued);
-        }
-        self.spend_at(site, whole);
+        self.lock_stat.transfer(self.lines.class(line), at.site, whole, transfer.queued);
+        self.spend_at(at, whole);
     }
 
     /// Whether the actor has just read another line; it has from here on.
@@ -284,15 +302,16 @@ impl World {
         ahead < COLLECTED_MAX && self.lines.is_hit(line, cpu, access)
     }
 
-    fn access(&mut self, line: LineId, site: Site, access: Access) {
+    fn access(&mut self, line: LineId, at: At, access: Access) {
         self.cost_points += 1;
+        self.come(at);
         if access != Access::Read {
             self.stop_reading();
         }
-        self.get_line(line, site, access);
+        self.get_line(line, at, access);
         let costs = &self.machine.costs;
         let cost = if access == Access::Modify { costs.atomic } else { costs.hit };
-        self.spend_at(site, cost);
+        self.spend_at(at, cost);
     }
 
     /// The next piece of the work that the acting CPU's poll has declared. False if there is none left.
@@ -319,9 +338,9 @@ impl World {
         self.cpus[cpu.index()].work = Span::from_nanos(state.work.as_nanos() - piece);
         let ran = scale(piece, 100, percent);
         let passed = scale(ran, 1_000, self.machine.got_permille);
-        self.spend(Activity::Work, Span::from_nanos(ran));
+        self.spend(Activity::Work, Sites::NONE, Span::from_nanos(ran));
         if passed > ran {
-            self.spend(Activity::Taken, Span::from_nanos(passed - ran));
+            self.spend(Activity::Taken, Sites::NONE, Span::from_nanos(passed - ran));
         }
         true
     }
@@ -341,7 +360,7 @@ impl World {
         }
         state.is_ticked = true;
         state.skip_ticks(tick.period);
-        self.spend_on(Function::Tick, tick.handler);
+        self.spend_on(Function::Tick, Sites::NONE, tick.handler);
         true
     }
 
@@ -367,7 +386,7 @@ impl World {
     /// What the acting CPU has got of its processor, if other programs take any.
     pub(crate) fn cpu_time(&mut self) -> Option<(Span, u64)> {
         let cpu = self.acting.filter(|cpu| *cpu != CpuId::OUTSIDE && self.machine.got_permille < 1_000)?;
-        self.spend_on(Function::Clock, self.machine.costs.clock_read);
+        self.spend_on(Function::Clock, self.place(), self.machine.costs.clock_read);
         let state = &self.cpus[cpu.index()];
         let off = state.books.of(Activity::Idle).plus(state.books.of(Activity::Taken));
         Some((state.local.since(Time::ZERO).minus(off), state.parks))
@@ -375,7 +394,7 @@ impl World {
 
     pub(crate) fn read_clock(&mut self) -> Time {
         self.cost_points += 1;
-        self.spend_on(Function::Clock, self.machine.costs.clock_read);
+        self.spend_on(Function::Clock, self.place(), self.machine.costs.clock_read);
         // Never zero: the engine takes that for "never yet".
         self.acting_time().max(Time::from_nanos(1))
     }
@@ -388,20 +407,21 @@ impl World {
                 let state = &mut self.cpus[cpu.index()];
                 state.work = state.work.plus(work);
             }
-            _ => self.spend(Activity::Work, work),
+            _ => self.spend(Activity::Work, Sites::NONE, work),
         }
     }
 
     pub(crate) fn fence(&mut self, at: At) {
         self.cost_points += 1;
         self.stop_reading();
-        self.spend_at(at.site, self.machine.costs.atomic);
+        self.come(at);
+        self.spend_at(at, self.machine.costs.atomic);
     }
 
     pub(crate) fn kick(&mut self, target: CpuId) {
         self.cost_points += 1;
         self.record(RecordKind::Kick, target.get(), 0);
-        self.spend_on(Function::Kick, self.machine.costs.kick);
+        self.spend_on(Function::Kick, self.place(), self.machine.costs.kick);
         let arrives = self.acting_time().after(self.machine.costs.kick_delivery);
         match self.cpus[target.index()].phase {
             Phase::Idle { .. } => self.call(target, arrives),
@@ -427,7 +447,7 @@ impl World {
 
     pub(crate) fn observe_dispatch(&mut self, key: evenkeel_engine::host::TaskKey, group: u32) {
         self.cost_points += 1;
-        self.spend_on(Function::Switch, self.machine.costs.switch);
+        self.spend_on(Function::Switch, Sites::NONE.with(Site::Dispatch), self.machine.costs.switch);
         let task = self.stream.task(key);
         self.record(RecordKind::Dispatch, task, group);
     }
@@ -441,15 +461,20 @@ impl World {
     fn account(&self, cpu: &Cpu) -> Account {
         let waits = match cpu.phase {
             Phase::Runs => None,
-            Phase::WaitsForLock { since } => Some((Activity::LockWait, since)),
-            Phase::Idle { since } => Some((Activity::Idle, since)),
-            Phase::Ended => Some((Activity::Idle, cpu.local)),
+            Phase::WaitsForLock { since } => Some((Frame { activity: Activity::LockWait, within: cpu.last_in }, since)),
+            Phase::Idle { since } => Some((Frame::from(Activity::Idle), since)),
+            Phase::Ended => Some((Frame::from(Activity::Idle), cpu.local)),
         };
         cpu.books.at(self.now, waits)
     }
 
     pub(crate) fn lock_stat(&self) -> lock_stat::LockStat {
         self.lock_stat.stat()
+    }
+
+    /// From here on, counts of locks and lines begin anew.
+    pub(crate) fn clear_lock_stat(&mut self) {
+        self.lock_stat = lock_stat::Collector::default();
     }
 
     pub(crate) fn keep_records(&mut self) {
@@ -494,8 +519,11 @@ impl World {
         let state = &mut self.cpus[cpu.index()];
         match state.phase {
             Phase::Runs | Phase::Ended => {}
-            Phase::WaitsForLock { since } => state.books.book(Activity::LockWait, at.since(since)),
-            Phase::Idle { since } => state.books.book(Activity::Idle, at.since(since)),
+            Phase::WaitsForLock { since } => {
+                let frame = Frame { activity: Activity::LockWait, within: state.last_in };
+                state.books.book(frame, at.since(since));
+            }
+            Phase::Idle { since } => state.books.book(Activity::Idle.into(), at.since(since)),
         }
         (state.phase, state.local) = (Phase::Runs, at);
         state.books.catch_up();
