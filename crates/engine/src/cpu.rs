@@ -7,6 +7,7 @@ use crate::group::GroupPort;
 use crate::host::{At, Host, LineClass, Lock, Shared, Site};
 use crate::idle::{ParkWord, Place};
 use crate::inbox::Inbox;
+use crate::lock_count::LockCounters;
 use crate::ownership::Ownership;
 use crate::table::Table;
 use crate::task::{Registry, Runnable};
@@ -206,6 +207,11 @@ impl<H: Host> Cpu<H> {
         &self.queue
     }
 
+    /// What was counted on this CPU, and for it.
+    pub(crate) fn stats(&self, at: At) -> CpuStats {
+        self.counters.stats(at, self.id, self.inbox.outside(at))
+    }
+
     /// What another CPU sees of this one.
     pub(crate) fn prospect(&self, at: At) -> Prospect {
         let began = self.poll.began.load(at, Relaxed);
@@ -223,6 +229,7 @@ impl<H: Host> Cpu<H> {
 pub(crate) struct Counters<H: Host> {
     words: [H::Shared; Counter::COUNT],
     wait: Words<H::Shared>,
+    pub(crate) locks: LockCounters<H::Shared>,
 }
 
 /// A counter of a CPU.
@@ -240,10 +247,14 @@ pub(crate) enum Counter {
     Parks,
     Cuts,
     LongPolls,
+    Idles,
+    Yields,
+    WokenHere,
+    Waited,
 }
 
 impl Counter {
-    const COUNT: usize = Counter::LongPolls as usize + 1;
+    const COUNT: usize = Counter::Waited as usize + 1;
 }
 
 impl<H: Host> Counters<H> {
@@ -251,6 +262,7 @@ impl<H: Host> Counters<H> {
         Counters {
             words: std::array::from_fn(|_| H::Shared::of(LineClass::Counters, 0)),
             wait: Words::new(LineClass::Counters, BUCKETS),
+            locks: LockCounters::new(),
         }
     }
 
@@ -261,9 +273,10 @@ impl<H: Host> Counters<H> {
 
     pub(crate) fn add_wait(&self, at: At, wait: Span) {
         self.wait.word(bucket_of(wait)).bump(at.within(Site::Count), 1);
+        self.add(at, Counter::Waited, wait.as_nanos());
     }
 
-    pub(crate) fn stats(&self, at: At, cpu: CpuId) -> CpuStats {
+    fn stats(&self, at: At, cpu: CpuId, woken_outside: u64) -> CpuStats {
         let read = |counter: Counter| self.words[counter as usize].load(at, Relaxed);
         let mut wait = Histogram::default();
         for (bucket, word) in self.wait.iter().enumerate() {
@@ -281,9 +294,14 @@ impl<H: Host> Counters<H> {
             wakes: read(Counter::Wakes),
             empty_wakes: read(Counter::EmptyWakes),
             parks: read(Counter::Parks),
+            idles: read(Counter::Idles),
+            yields: read(Counter::Yields),
+            woken_here: read(Counter::WokenHere),
+            woken_outside,
             cuts: read(Counter::Cuts),
             long_polls: read(Counter::LongPolls),
             wait,
+            wait_total: Span::from_nanos(read(Counter::Waited)),
         }
     }
 }

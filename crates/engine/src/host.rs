@@ -179,8 +179,8 @@ pub trait Shared: Sized + Send + Sync + 'static {
 pub enum Waited {
     /// It was free.
     No,
-    /// Somebody held it.
-    Yes,
+    /// Somebody held it: for how long this had to wait.
+    Yes(Span),
 }
 
 /// A lock over data of one CPU.

@@ -29,6 +29,7 @@ mod group;
 pub mod host;
 pub mod idle;
 pub mod inbox;
+mod lock_count;
 mod machine;
 pub mod ownership;
 mod seat;

@@ -11,6 +11,7 @@ use evenkeel_engine::{Driver, Step};
 use parking_lot::{Mutex, MutexGuard};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use std::time::Instant;
 
 /// Threads in real time.
 #[derive(Debug)]
@@ -168,7 +169,12 @@ impl<T: Send> Lock<T> for QueueLock<T> {
     fn lock(&self, _: At) -> (MutexGuard<'_, T>, Waited) {
         match self.0.try_lock() {
             Some(guard) => (guard, Waited::No),
-            None => (self.0.lock(), Waited::Yes),
+            // Only who waits anyway looks at the clock.
+            None => {
+                let began = Instant::now();
+                let guard = self.0.lock();
+                (guard, Waited::Yes(began.elapsed().into()))
+            }
         }
     }
 

@@ -60,6 +60,7 @@ impl<H: Host> Turns<H> {
         let requeued = self.seat().take_requeue();
         if let Some(task) = &requeued {
             task.metadata().set_runnable_since(now);
+            machine.count(at, Counter::Yields, 1);
         }
         if let Some(slice) = self.slice.take() {
             match self.turn(machine, &queue, &slice, requeued.is_some(), now) {
@@ -142,6 +143,7 @@ impl<H: Host> Turns<H> {
         let Some(slot) = queue.fair.pick(|group| machine.table.row(group).clock(at)) else {
             machine.publish(at, self.cpu, queue);
             machine.settle_counts(at, queue);
+            machine.count(at, Counter::Idles, 1);
             return None;
         };
         let path = queue.fair.path(slot).map(|slot| machine.reserve(at, queue.fair.group(slot)));

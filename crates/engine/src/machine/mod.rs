@@ -19,6 +19,7 @@ use crate::cpu::{Counter, Cpu, RunQueue};
 use crate::group::{GroupNode, GroupPort, Limit};
 use crate::host::{At, Host, LineClass, Lock, Shared, Site, Waited};
 use crate::idle::{Domain, Place};
+use crate::lock_count::{self, LockCounter};
 use crate::seat::Seat;
 use crate::table::{Admission, Table, TableFull};
 use crate::task::Runnable;
@@ -197,8 +198,9 @@ impl<H: Host> Machine<H> {
     /// Takes the queue lock of a CPU on behalf of the CPU `at.cpu`, counting if it had to wait.
     pub(crate) fn lock(&self, at: At, of: CpuId) -> <H::Lock<RunQueue> as Lock<RunQueue>>::Guard<'_> {
         let (guard, waited) = self.cpu(of).queue().lock(at);
-        if waited == Waited::Yes {
-            self.count(at, Counter::Contended, 1);
+        self.count_lock(at, LockCounter::Acquisitions);
+        if let Waited::Yes(span) = waited {
+            self.count_wait(at, span);
         }
         guard
     }
@@ -209,8 +211,12 @@ impl<H: Host> Machine<H> {
             Claim::Block => Some(self.lock(at, of)),
             Claim::TryVictim => {
                 let guard = self.cpu(of).queue().try_lock(at);
-                if guard.is_none() {
-                    self.count(at, Counter::FailedTries, 1);
+                match guard {
+                    Some(_) => self.count_lock(at, LockCounter::Acquisitions),
+                    None => {
+                        self.count(at, Counter::FailedTries, 1);
+                        self.count_lock(at, LockCounter::FailedTries);
+                    }
                 }
                 guard
             }
@@ -220,6 +226,20 @@ impl<H: Host> Machine<H> {
     pub(crate) fn count(&self, at: At, counter: Counter, value: u64) {
         if at.cpu != CpuId::OUTSIDE {
             self.cpu(at.cpu).counters.add(at, counter, value);
+        }
+    }
+
+    fn count_lock(&self, at: At, counter: LockCounter) {
+        if at.cpu != CpuId::OUTSIDE {
+            self.cpu(at.cpu).counters.locks.add(at, counter, 1);
+        }
+    }
+
+    #[cold]
+    fn count_wait(&self, at: At, span: Span) {
+        self.count(at, Counter::Contended, 1);
+        if at.cpu != CpuId::OUTSIDE {
+            self.cpu(at.cpu).counters.locks.add_wait(at, span);
         }
     }
 
@@ -365,8 +385,9 @@ impl<H: Host> AnyMachine for Machine<H> {
 
     fn stats(&self) -> Stats {
         let at = At::outside(Site::Count);
-        let cpus = self.cpus.iter().map(|cpu| cpu.counters.stats(at, cpu.id)).collect();
-        Stats { cpus, groups: self.table.stats(at) }
+        let cpus = self.cpus.iter().map(|cpu| cpu.stats(at)).collect();
+        let locks = lock_count::sum(at, self.cpus.iter().map(|cpu| &cpu.counters.locks));
+        Stats { cpus, groups: self.table.stats(at), locks }
     }
 
     fn load(&self) -> Load {

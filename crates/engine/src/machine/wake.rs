@@ -5,6 +5,7 @@
 //! Knows nothing of clocks or of the order of run queues: who drains the inbox enqueues.
 
 use super::Machine;
+use crate::cpu::Counter;
 use crate::host::{At, Event, Host, Shared, Site};
 use crate::idle::{Claimed, KickReason, Searcher};
 use crate::inbox::Pushed;
@@ -41,6 +42,7 @@ impl<H: Host> Machine<H> {
             Pushed::More => false,
             Pushed::Closed(runnable) => return refuse(runnable),
         };
+        self.count(at, Counter::WokenHere, 1);
         // ORDER P1, P3, P4: pairs with the fence of a CPU that parks, ends a search, or leaves the watch.
         H::fence(at);
         // The one task that waits here is the next one to run here, unless this poll goes on for long: a CPU that
@@ -62,6 +64,7 @@ impl<H: Host> Machine<H> {
             Pushed::First | Pushed::More => {}
             Pushed::Closed(runnable) => return refuse(runnable),
         }
+        self.cpu(target).inbox.count_outside(at);
         // ORDER P1: pairs with the fence of a parking driver. Either its last look sees the task, or we see that it
         // parks and kick it.
         H::fence(at);

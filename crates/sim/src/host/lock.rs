@@ -50,7 +50,7 @@ impl<T: Send + 'static> Lock<T> for QueueLock<T> {
 
     fn lock(&self, at: At) -> (Guard<'_, T>, Waited) {
         let take = world::lock(&self.tag, at);
-        let waited = if take == Some(Take::Held) { Waited::Yes } else { Waited::No };
+        let waited = if take == Some(Take::Held) { Waited::Yes(world::last_wait()) } else { Waited::No };
         (self.guard(at, take), waited)
     }
 

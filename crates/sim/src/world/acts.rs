@@ -80,6 +80,11 @@ pub(crate) fn lock(tag: &Tag, at: At) -> Option<Take> {
     }
 }
 
+/// How long the acting CPU waited for the lock that it waited for last.
+pub(crate) fn last_wait() -> Span {
+    with(|world| world.last_wait()).unwrap_or_default()
+}
+
 /// Takes a lock if it is free. `None` if this is not a lock of the world that runs.
 pub(crate) fn try_lock(tag: &Tag, at: At) -> Option<Take> {
     sync();

@@ -78,6 +78,12 @@ impl World {
         Take::Taken
     }
 
+    fn end_wait(&mut self, waiter: Waiter, now: Time) {
+        let waited = now.since(waiter.since);
+        self.lock_stat.site(waiter.site).waits.add(waited);
+        self.cpus[waiter.cpu.index()].waited = waited;
+    }
+
     fn hold(&mut self, lock: LockId, site: Site, since: Time) {
         let cpu = self.acting.unwrap_or(CpuId::OUTSIDE);
         let state = &mut self.locks[lock.0 as usize];
@@ -138,7 +144,7 @@ impl World {
         assert_eq!(waiter.cpu, cpu, "the first waiter is called");
         let line = state.line;
         self.lines.give(line, cpu, Access::Modify);
-        self.lock_stat.site(at.site).waits.add(now.since(waiter.since));
+        self.end_wait(waiter, now);
         self.hold(lock, at.site, now);
         Take::Taken
     }
@@ -165,7 +171,7 @@ impl World {
             let stat = self.lock_stat.site(first.site);
             stat.acquisitions += 1;
             stat.bounces += u64::from(before != Some(first.cpu));
-            stat.waits.add(arrives.since(first.since));
+            self.end_wait(first, arrives);
             self.record(RecordKind::LockTransfer, lock.0, holder.cpu.get());
             if !is_under_way {
                 self.call(first.cpu, arrives);

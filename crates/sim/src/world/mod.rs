@@ -19,7 +19,8 @@ pub(crate) mod locks;
 mod place;
 
 pub(crate) use acts::{
-    access, before_release, begin_step, begin_user, end_user, lock, park, release, sync, try_lock, wait_for_others,
+    access, before_release, begin_step, begin_user, end_user, last_wait, lock, park, release, sync, try_lock,
+    wait_for_others,
 };
 pub(crate) use line::Access;
 pub(crate) use place::{Enter, Tag, with, with_mine};
@@ -77,6 +78,8 @@ struct Cpu {
     /// The place in the engine that its last access came from, and the places around it: where a kick, a wait or a
     /// look at the clock that follows is done.
     last_in: Sites,
+    /// How long it waited for the lock that it waited for last.
+    waited: Span,
     books: Books,
 }
 
@@ -144,6 +147,7 @@ impl World {
             is_kicked: false,
             parks: 0,
             last_in: Sites::NONE,
+            waited: Span::ZERO,
             books: Books::default(),
         };
         let mut agenda = Agenda::new(count + 1);
@@ -213,6 +217,12 @@ impl World {
         if let Some(cpu) = self.acting.filter(|cpu| *cpu != CpuId::OUTSIDE) {
             self.cpus[cpu.index()].last_in = places;
         }
+    }
+
+    /// How long the acting CPU waited for the lock that it waited for last.
+    fn last_wait(&self) -> Span {
+        let cpu = self.acting.filter(|cpu| *cpu != CpuId::OUTSIDE);
+        cpu.map_or(Span::ZERO, |cpu| self.cpus[cpu.index()].waited)
     }
 
     /// Where in the engine the acting CPU is.

@@ -1,0 +1,159 @@
+//! What a CPU counts of the run-queue locks that it takes, by place in the engine.
+//!
+//! One word per count and place, written by that CPU alone: an acquisition without waiting costs one store to a line that
+//! it has.
+//!
+//! Knows nothing of locks.
+
+use crate::host::{At, LineClass, Shared, Site};
+use crate::words::Words;
+use evenkeel_core::Span;
+use evenkeel_core::stats::LockStats;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// What is counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum LockCounter {
+    Acquisitions,
+    FailedTries,
+    Waits,
+    Waited,
+    WaitMax,
+    /// Plus one, so that zero says that there was none.
+    WaitMin,
+}
+
+/// Places in a row of words: the counts of one kind are on lines of their own.
+const ROW: usize = 16;
+const ROWS: usize = LockCounter::WaitMin as usize + 1;
+const _: () = assert!(Site::ALL.len() <= ROW, "a row has a place for each site");
+
+/// The counts of one CPU.
+pub(crate) struct LockCounters<S>(Words<S>);
+
+impl<S: Shared> LockCounters<S> {
+    pub(crate) fn new() -> Self {
+        LockCounters(Words::new(LineClass::Counters, ROWS * ROW))
+    }
+
+    fn word(&self, counter: LockCounter, site: Site) -> &S {
+        self.0.word(counter as usize * ROW + site as usize)
+    }
+
+    /// Adds to a count of the place `at`, on the CPU `at.cpu`, which must be the one that counts.
+    pub(crate) fn add(&self, at: At, counter: LockCounter, value: u64) {
+        self.word(counter, at.site).bump(at.within(Site::Count), value);
+    }
+
+    /// Counts a wait.
+    pub(crate) fn add_wait(&self, at: At, span: Span) {
+        let counts = at.within(Site::Count);
+        self.add(at, LockCounter::Waits, 1);
+        self.add(at, LockCounter::Waited, span.as_nanos());
+        let (most, least) = (self.word(LockCounter::WaitMax, at.site), self.word(LockCounter::WaitMin, at.site));
+        if span.as_nanos() > most.load(counts, Relaxed) {
+            most.store(counts, span.as_nanos(), Relaxed);
+        }
+        let known = least.load(counts, Relaxed);
+        if known == 0 || span.as_nanos() + 1 < known {
+            least.store(counts, span.as_nanos() + 1, Relaxed);
+        }
+    }
+
+    fn stats(&self, at: At, site: Site) -> LockStats {
+        let read = |counter| self.word(counter, site).load(at, Relaxed);
+        LockStats {
+            site,
+            acquisitions: read(LockCounter::Acquisitions),
+            waits: read(LockCounter::Waits),
+            wait: Span::from_nanos(read(LockCounter::Waited)),
+            wait_min: Span::from_nanos(read(LockCounter::WaitMin).saturating_sub(1)),
+            wait_max: Span::from_nanos(read(LockCounter::WaitMax)),
+            failed_tries: read(LockCounter::FailedTries),
+        }
+    }
+}
+
+/// The sum over CPUs, by place: the places that took any lock, or tried to.
+pub(crate) fn sum<'a, S: Shared>(at: At, cpus: impl Iterator<Item = &'a LockCounters<S>>) -> Vec<LockStats> {
+    let mut sums: Vec<Option<LockStats>> = vec![None; Site::ALL.len()];
+    for cpu in cpus {
+        for (sum, site) in sums.iter_mut().zip(Site::ALL) {
+            let more = cpu.stats(at, site);
+            if more.acquisitions + more.failed_tries > 0 {
+                *sum = Some(sum.map_or(more, |sum| plus(&sum, &more)));
+            }
+        }
+    }
+    sums.into_iter().flatten().collect()
+}
+
+fn plus(one: &LockStats, other: &LockStats) -> LockStats {
+    LockStats {
+        site: one.site,
+        acquisitions: one.acquisitions + other.acquisitions,
+        waits: one.waits + other.waits,
+        wait: one.wait.plus(other.wait),
+        wait_min: match (one.waits, other.waits) {
+            (_, 0) => one.wait_min,
+            (0, _) => other.wait_min,
+            _ => one.wait_min.min(other.wait_min),
+        },
+        wait_max: one.wait_max.max(other.wait_max),
+        failed_tries: one.failed_tries + other.failed_tries,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use evenkeel_core::CpuId;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    struct Plain(AtomicU64);
+
+    impl Shared for Plain {
+        fn new(value: u64) -> Self {
+            Plain(AtomicU64::new(value))
+        }
+        fn load(&self, _: At, order: Ordering) -> u64 {
+            self.0.load(order)
+        }
+        fn store(&self, _: At, value: u64, order: Ordering) {
+            self.0.store(value, order);
+        }
+        fn swap(&self, _: At, value: u64, order: Ordering) -> u64 {
+            self.0.swap(value, order)
+        }
+        fn fetch_add(&self, _: At, value: u64, order: Ordering) -> u64 {
+            self.0.fetch_add(value, order)
+        }
+        fn fetch_or(&self, _: At, bits: u64, order: Ordering) -> u64 {
+            self.0.fetch_or(bits, order)
+        }
+        fn fetch_and(&self, _: At, bits: u64, order: Ordering) -> u64 {
+            self.0.fetch_and(bits, order)
+        }
+        fn compare_exchange(&self, _: At, current: u64, new: u64, order: Ordering) -> Result<u64, u64> {
+            self.0.compare_exchange(current, new, order, Ordering::Relaxed)
+        }
+    }
+
+    #[test]
+    fn counts_of_cpus_are_added_up_by_place() {
+        let cpus: [LockCounters<Plain>; 3] = std::array::from_fn(|_| LockCounters::new());
+        let at = |cpu, site| At::new(CpuId::new(cpu), site);
+        for (cpu, wait) in [(0, 30), (0, 50), (2, 20)] {
+            cpus[cpu as usize].add(at(cpu, Site::Search), LockCounter::Acquisitions, 1);
+            cpus[cpu as usize].add_wait(at(cpu, Site::Search), Span::from_nanos(wait));
+        }
+        cpus[1].add(at(1, Site::Search), LockCounter::Acquisitions, 1);
+        cpus[1].add(at(1, Site::LookAround), LockCounter::FailedTries, 1);
+        let sums = sum(At::outside(Site::Count), cpus.iter());
+        let [search, look] = &sums[..] else { panic!("two places took locks: {sums:?}") };
+        assert_eq!((search.site, search.acquisitions, search.waits, search.failed_tries), (Site::Search, 4, 3, 0));
+        assert_eq!([search.wait, search.wait_min, search.wait_max].map(Span::as_nanos), [100, 20, 50]);
+        assert_eq!((look.site, look.acquisitions, look.failed_tries), (Site::LookAround, 0, 1));
+        assert_eq!((look.waits, look.wait_min), (0, Span::ZERO));
+    }
+}
