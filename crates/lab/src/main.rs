@@ -1,7 +1,7 @@
 //! The `evenkeel` command: runs scenarios and benchmarks, side by side with other runtimes.
 //!
-//! Reads the command line and turns failures into exit codes: 0 well, 1 an internal error, 2 bad
-//! input, 10 a bound of `[expect]` that was not met. Knows nothing of how scenarios are run.
+//! Reads the command line and turns failures into exit codes: 0 well, 1 an internal error, 2 bad input, 10 a bound of
+//! `[expect]` that was not met, 11 a simulated run that does not repeat, 12 a simulated run that can't go on. Knows nothing of how scenarios are run.
 
 #![forbid(unsafe_code)]
 
@@ -9,6 +9,7 @@ mod bench;
 mod exec;
 mod failure;
 mod judge;
+mod machines;
 mod moment;
 mod os;
 mod report;

@@ -10,6 +10,7 @@
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::ThreadId;
 use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
@@ -54,6 +55,7 @@ struct Cell {
 
 #[derive(Debug)]
 struct Shard {
+    owner: ThreadId,
     cells: CachePadded<Box<[Cell]>>,
     responses: Mutex<Vec<Option<Histogram<u64>>>>,
 }
@@ -177,11 +179,12 @@ thread_local! {
 }
 
 impl Meter {
-    pub(crate) fn new(groups: usize) -> Meter {
+    /// Counts a run whose time `clock` tells.
+    pub(crate) fn new(groups: usize, clock: RunClock) -> Meter {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         Meter {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
-            clock: RunClock::start(),
+            clock,
             groups,
             shards: Mutex::default(),
             measured: OnceLock::new(),
@@ -319,14 +322,20 @@ impl Meter {
             let mut mine = mine.borrow_mut();
             match &*mine {
                 Some((id, shard)) if *id == self.id => count(shard),
-                _ => count(&mine.insert((self.id, self.new_shard())).1),
+                _ => count(&mine.insert((self.id, self.shard_of_thread())).1),
             }
         });
     }
 
+    /// The calling thread's, which it may have had before it counted for another meter.
     #[cold]
-    fn new_shard(&self) -> Arc<Shard> {
+    fn shard_of_thread(&self) -> Arc<Shard> {
+        let owner = std::thread::current().id();
+        if let Some(shard) = self.shards().iter().find(|shard| shard.owner == owner) {
+            return Arc::clone(shard);
+        }
         let shard = Arc::new(Shard {
+            owner,
             cells: CachePadded::new((0..self.groups).map(|_| Cell::default()).collect()),
             responses: Mutex::new(vec![None; self.groups]),
         });
@@ -373,7 +382,7 @@ mod tests {
 
     #[test]
     fn runnable_tasks_are_integrated_over_time() {
-        let meter = Meter::new(1);
+        let meter = Meter::new(1, RunClock::start());
         let before = totals(&meter);
         meter.born(GROUP, at(100));
         meter.born(GROUP, at(200));
@@ -390,7 +399,7 @@ mod tests {
 
     #[test]
     fn threads_count_together() {
-        let meter = Meter::new(1);
+        let meter = Meter::new(1, RunClock::start());
         let threads = 4u64;
         std::thread::scope(|scope| {
             for _ in 0..threads {
@@ -413,7 +422,7 @@ mod tests {
 
     #[test]
     fn only_measured_requests_respond_and_unfinished_ones_count_with_their_age() {
-        let meter = Meter::new(1);
+        let meter = Meter::new(1, RunClock::start());
         meter.done(GROUP, at(0), at(1));
         meter.measure(Measured { from: at(10), to: at(100) });
         meter.done(GROUP, at(5), at(20));

@@ -97,6 +97,10 @@ impl Stream {
         self.kept.as_deref().unwrap_or_default()
     }
 
+    pub(super) fn take_kept(&mut self) -> Vec<Record> {
+        self.kept.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
     /// A number for a task that was just spawned; its address may have been another's.
     pub(super) fn new_task(&mut self, key: TaskKey) -> u32 {
         let task = self.next_task;

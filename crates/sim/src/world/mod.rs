@@ -495,6 +495,10 @@ impl World {
         self.stream.kept()
     }
 
+    pub(crate) fn take_records(&mut self) -> Vec<Record> {
+        self.stream.take_kept()
+    }
+
     pub(crate) fn digest(&self) -> (u64, u64) {
         self.stream.digest()
     }
