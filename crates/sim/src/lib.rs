@@ -26,6 +26,7 @@ pub mod machine;
 mod run;
 mod world;
 
+pub use evenkeel_engine::host::{LineClass, Site, Sites};
 pub use here::{Here, here};
 pub use run::{Config, Digest, Failure, Simulation, Speed, StartError};
 pub use world::Preemption;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::command::Asked;
 use super::sampler::{FIGURES_MAX, WINDOW};
 use crate::failure::Failure;
+use crate::report::{self, ReportKind};
 use crate::scenario::{self, On, Scenario};
 use evenkeel_sim::machine::Machine;
 
@@ -44,6 +45,9 @@ pub(crate) struct RunArgs {
     /// Runs each run of the target `sim` twice, side by side, and fails at the first event that differs
     #[arg(long)]
     pub(crate) check_determinism: bool,
+    /// Reports of the scheduler's inside, below the table: several, separated by commas
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "REPORT")]
+    pub(crate) report: Vec<ReportKind>,
     /// Writes all results to this file
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
@@ -65,6 +69,7 @@ pub(crate) struct Plan {
     /// Of the target `sim`, if it is among them.
     pub(crate) machine: Option<Machine>,
     pub(super) determinism: Determinism,
+    pub(crate) reports: Vec<ReportKind>,
     pub(super) asked: Asked,
 }
 
@@ -104,6 +109,7 @@ impl Plan {
             scenario,
             machine: machine(args)?,
             determinism: determinism(args)?,
+            reports: args.report.clone(),
             asked: Asked::of(args),
             on: targets(&args.on)?,
             switches: args.set.iter().map(|set| switch(set)).collect::<Result<_, _>>()?,
@@ -112,6 +118,7 @@ impl Plan {
             workers: args.workers.map_or_else(default_workers, |workers| Ok(workers as usize))?,
         };
         plan.check_switches()?;
+        report::check(&plan.reports, &plan.on)?;
         Ok(plan)
     }
 
