@@ -107,53 +107,28 @@ fn plus(one: &LockStats, other: &LockStats) -> LockStats {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use evenkeel_core::CpuId;
-    use std::sync::atomic::{AtomicU64, Ordering};
 
-    struct Plain(AtomicU64);
-
-    impl Shared for Plain {
-        fn new(value: u64) -> Self {
-            Plain(AtomicU64::new(value))
-        }
-        fn load(&self, _: At, order: Ordering) -> u64 {
-            self.0.load(order)
-        }
-        fn store(&self, _: At, value: u64, order: Ordering) {
-            self.0.store(value, order);
-        }
-        fn swap(&self, _: At, value: u64, order: Ordering) -> u64 {
-            self.0.swap(value, order)
-        }
-        fn fetch_add(&self, _: At, value: u64, order: Ordering) -> u64 {
-            self.0.fetch_add(value, order)
-        }
-        fn fetch_or(&self, _: At, bits: u64, order: Ordering) -> u64 {
-            self.0.fetch_or(bits, order)
-        }
-        fn fetch_and(&self, _: At, bits: u64, order: Ordering) -> u64 {
-            self.0.fetch_and(bits, order)
-        }
-        fn compare_exchange(&self, _: At, current: u64, new: u64, order: Ordering) -> Result<u64, u64> {
-            self.0.compare_exchange(current, new, order, Ordering::Relaxed)
+    fn waited(waits: u64, least: u64, most: u64) -> LockStats {
+        LockStats {
+            site: Site::Search,
+            acquisitions: waits + 1,
+            waits,
+            wait: Span::from_nanos(least + most),
+            wait_min: Span::from_nanos(least),
+            wait_max: Span::from_nanos(most),
+            failed_tries: 1,
         }
     }
 
     #[test]
-    fn counts_of_cpus_are_added_up_by_place() {
-        let cpus: [LockCounters<Plain>; 3] = std::array::from_fn(|_| LockCounters::new());
-        let at = |cpu, site| At::new(CpuId::new(cpu), site);
-        for (cpu, wait) in [(0, 30), (0, 50), (2, 20)] {
-            cpus[cpu as usize].add(at(cpu, Site::Search), LockCounter::Acquisitions, 1);
-            cpus[cpu as usize].add_wait(at(cpu, Site::Search), Span::from_nanos(wait));
+    fn who_did_not_wait_has_no_shortest_wait() {
+        let nobody = waited(0, 0, 0);
+        for (one, other) in [(nobody, waited(2, 20, 50)), (waited(2, 20, 50), nobody)] {
+            let sum = plus(&one, &other);
+            assert_eq!((sum.acquisitions, sum.waits, sum.failed_tries), (4, 2, 2));
+            assert_eq!([sum.wait, sum.wait_min, sum.wait_max].map(Span::as_nanos), [70, 20, 50]);
         }
-        cpus[1].add(at(1, Site::Search), LockCounter::Acquisitions, 1);
-        cpus[1].add(at(1, Site::LookAround), LockCounter::FailedTries, 1);
-        let sums = sum(At::outside(Site::Count), cpus.iter());
-        let [search, look] = &sums[..] else { panic!("two places took locks: {sums:?}") };
-        assert_eq!((search.site, search.acquisitions, search.waits, search.failed_tries), (Site::Search, 4, 3, 0));
-        assert_eq!([search.wait, search.wait_min, search.wait_max].map(Span::as_nanos), [100, 20, 50]);
-        assert_eq!((look.site, look.acquisitions, look.failed_tries), (Site::LookAround, 0, 1));
-        assert_eq!((look.waits, look.wait_min), (0, Span::ZERO));
+        let both = plus(&waited(2, 20, 50), &waited(2, 10, 30));
+        assert_eq!([both.wait, both.wait_min, both.wait_max].map(Span::as_nanos), [110, 10, 50]);
     }
 }

@@ -38,7 +38,7 @@ pub use builder::{BuildError, Builder};
 pub use evenkeel_core::histogram::Histogram;
 pub use evenkeel_core::site::Site;
 pub use evenkeel_core::switches::Claim;
-pub use evenkeel_core::{CpuId, GroupId, Span, Time, WeightOutOfRange};
+pub use evenkeel_core::{CpuId, GroupId, Span, Time, Weight, WeightOutOfRange};
 pub use evenkeel_engine::api::{
     Checkpoint, CpuStats, Elapsed, Group, GroupBuilder, GroupError, GroupStats, Handle, JoinError, JoinHandle, Load,
     LockStats, NoRuntime, Run, Sleep, SpawnError, Stats, SwitchError, Switches, Timeout, YieldNow, checkpoint, compute,

@@ -228,4 +228,27 @@ mod tests {
             assert!(after.ran > before.ran);
         }
     }
+
+    #[test]
+    fn who_waits_for_a_lock_is_told_for_how_long() {
+        let lock = QueueLock::new(CpuId::new(0), ());
+        let at = At::new(CpuId::new(1), evenkeel_engine::host::Site::Search);
+        let (guard, waited) = lock.lock(at);
+        assert_eq!(waited, Waited::No);
+        drop(guard);
+        // Ends: sooner or later the other thread comes while the lock is held.
+        loop {
+            let guard = lock.lock(at);
+            let waited = std::thread::scope(|scope| {
+                let other = scope.spawn(|| lock.lock(at).1);
+                std::thread::sleep(std::time::Duration::from_millis(1));
+                drop(guard);
+                other.join().unwrap()
+            });
+            if let Waited::Yes(span) = waited {
+                assert!(span > Span::ZERO);
+                break;
+            }
+        }
+    }
 }

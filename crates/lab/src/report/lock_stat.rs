@@ -129,7 +129,8 @@ impl Report {
         let wait_us = Spans {
             min: waits.clone().map(|site| micros(site.wait_min)).reduce(f64::min).unwrap_or(0.0),
             max: waits.clone().map(|site| micros(site.wait_max)).reduce(f64::max).unwrap_or(0.0),
-            total: waits.clone().map(|site| micros(site.wait)).sum(),
+            // Not `sum`: that of nothing is a negative zero.
+            total: waits.clone().map(|site| micros(site.wait)).fold(0.0, |sum, more| sum + more),
             avg: 0.0,
         };
         let count = |of: fn(&LockStats) -> u64| sites.iter().map(of).sum::<u64>();

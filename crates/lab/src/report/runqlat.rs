@@ -45,8 +45,8 @@ pub(crate) struct Bin {
 /// A unit, as a power of two of nanoseconds.
 const UNIT_BITS: u32 = 10;
 
-/// Waits beyond the engine's last edge are counted where that edge is.
-const LONGEST: Span = Span::from_nanos(1 << 37);
+/// The engine's last bucket has no end: it is counted where it begins.
+const LONGEST: Span = Span::from_nanos((1 << 37) - 1);
 
 /// The longest bar.
 const STARS: u64 = 40;
@@ -74,7 +74,7 @@ impl Bins {
         let mut counts: Vec<u64> = Vec::new();
         for (edge, count) in now.buckets() {
             let then = before.into_iter().flat_map(Histogram::buckets).find(|(known, _)| *known == edge);
-            let count = count - then.map_or(0, |(_, count)| count);
+            let count = count.saturating_sub(then.map_or(0, |(_, count)| count));
             let bin = bin_of(edge);
             if count > 0 {
                 counts.resize(counts.len().max(bin + 1), 0);

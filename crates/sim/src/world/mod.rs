@@ -207,9 +207,14 @@ impl World {
         self.spend(Activity::Scheduler(function), within, span);
     }
 
-    /// The acting CPU is at a place in the engine.
+    /// The acting CPU is at a place in the engine. What follows a count belongs to what was counted, and what follows a
+    /// question of who owns the CPU belongs to nobody: user code asks.
     fn come(&mut self, at: At) {
-        self.come_into(at.outer.with(at.site));
+        match at.site {
+            Site::Count => {}
+            Site::Owner => self.come_into(Sites::NONE),
+            _ => self.come_into(at.outer.with(at.site)),
+        }
     }
 
     /// The acting CPU is at these places in the engine, or at none.
