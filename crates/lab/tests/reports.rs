@@ -8,23 +8,11 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-/// Short polls on many CPUs, all of which look for work all the time: their thieves meet.
-const SHORT: &str = r#"
-warmup = 0.005
-seconds = 0.02
-[[groups]]
-name = "short"
-[[groups]]
-name = "quiet"
-[[tasks]]
-group = "short"
-count = 12
-program = [{ repeat = { program = [{ run = "3us" }, { sleep = "20us" }] } }]
-[[tasks]]
-group = "quiet"
-arrival = { open = { rate = 2000, spacing = "even" } }
-program = [{ run = "5us" }, "yield", { run = "5us" }]
-"#;
+/// The scenario of docs/reports.md: short polls on many CPUs, all of which look for work all the time, so thieves meet.
+fn short() -> String {
+    let page = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reports.md")).unwrap();
+    page.split("```toml\n").nth(1).unwrap().split("```").next().unwrap().to_owned()
+}
 
 const ALL: &str = "lock_stat,runqlat,schedstat,profile";
 
@@ -35,7 +23,7 @@ impl Folder {
     fn new(test: &str) -> Folder {
         let path = std::env::temp_dir().join(format!("evenkeel-reports-{}-{test}", std::process::id()));
         std::fs::create_dir(&path).unwrap();
-        std::fs::write(path.join("short.toml"), SHORT).unwrap();
+        std::fs::write(path.join("short.toml"), short()).unwrap();
         Folder(path)
     }
 
