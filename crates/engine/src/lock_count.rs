@@ -11,10 +11,9 @@ use evenkeel_core::Span;
 use evenkeel_core::stats::LockStats;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// What is counted.
+/// What is counted where a lock was not had at once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum LockCounter {
-    Acquisitions,
+enum Rare {
     FailedTries,
     Waits,
     Waited,
@@ -25,32 +24,48 @@ pub(crate) enum LockCounter {
 
 /// Places in a row of words: the counts of one kind are on lines of their own.
 const ROW: usize = 16;
-const ROWS: usize = LockCounter::WaitMin as usize + 1;
+const ROWS: usize = Rare::WaitMin as usize + 1;
 const _: () = assert!(Site::ALL.len() <= ROW, "a row has a place for each site");
 
 /// The counts of one CPU.
-pub(crate) struct LockCounters<S>(Words<S>);
+pub(crate) struct LockCounters<S> {
+    acquisitions: [S; ROW],
+    rare: Words<S>,
+}
 
 impl<S: Shared> LockCounters<S> {
     pub(crate) fn new() -> Self {
-        LockCounters(Words::new(LineClass::Counters, ROWS * ROW))
+        LockCounters {
+            acquisitions: std::array::from_fn(|_| S::of(LineClass::Counters, 0)),
+            rare: Words::new(LineClass::Counters, ROWS * ROW),
+        }
     }
 
-    fn word(&self, counter: LockCounter, site: Site) -> &S {
-        self.0.word(counter as usize * ROW + site as usize)
+    fn word(&self, counter: Rare, site: Site) -> &S {
+        self.rare.word(counter as usize * ROW + site as usize)
     }
 
-    /// Adds to a count of the place `at`, on the CPU `at.cpu`, which must be the one that counts.
-    pub(crate) fn add(&self, at: At, counter: LockCounter, value: u64) {
+    /// Counts a lock that was taken at the place `at`, on the CPU `at.cpu`, which must be the one that counts.
+    #[inline]
+    pub(crate) fn add_acquisition(&self, at: At) {
+        self.acquisitions[at.site as usize].bump(at.within(Site::Count), 1);
+    }
+
+    /// Likewise a try that found it taken.
+    pub(crate) fn add_failed_try(&self, at: At) {
+        self.add(at, Rare::FailedTries, 1);
+    }
+
+    fn add(&self, at: At, counter: Rare, value: u64) {
         self.word(counter, at.site).bump(at.within(Site::Count), value);
     }
 
-    /// Counts a wait.
+    /// Likewise a wait.
     pub(crate) fn add_wait(&self, at: At, span: Span) {
         let counts = at.within(Site::Count);
-        self.add(at, LockCounter::Waits, 1);
-        self.add(at, LockCounter::Waited, span.as_nanos());
-        let (most, least) = (self.word(LockCounter::WaitMax, at.site), self.word(LockCounter::WaitMin, at.site));
+        self.add(at, Rare::Waits, 1);
+        self.add(at, Rare::Waited, span.as_nanos());
+        let (most, least) = (self.word(Rare::WaitMax, at.site), self.word(Rare::WaitMin, at.site));
         if span.as_nanos() > most.load(counts, Relaxed) {
             most.store(counts, span.as_nanos(), Relaxed);
         }
@@ -64,12 +79,12 @@ impl<S: Shared> LockCounters<S> {
         let read = |counter| self.word(counter, site).load(at, Relaxed);
         LockStats {
             site,
-            acquisitions: read(LockCounter::Acquisitions),
-            waits: read(LockCounter::Waits),
-            wait: Span::from_nanos(read(LockCounter::Waited)),
-            wait_min: Span::from_nanos(read(LockCounter::WaitMin).saturating_sub(1)),
-            wait_max: Span::from_nanos(read(LockCounter::WaitMax)),
-            failed_tries: read(LockCounter::FailedTries),
+            acquisitions: self.acquisitions[site as usize].load(at, Relaxed),
+            waits: read(Rare::Waits),
+            wait: Span::from_nanos(read(Rare::Waited)),
+            wait_min: Span::from_nanos(read(Rare::WaitMin).saturating_sub(1)),
+            wait_max: Span::from_nanos(read(Rare::WaitMax)),
+            failed_tries: read(Rare::FailedTries),
         }
     }
 }

@@ -19,7 +19,7 @@ use crate::cpu::{Counter, Cpu, RunQueue};
 use crate::group::{GroupNode, GroupPort, Limit};
 use crate::host::{At, Host, LineClass, Lock, Shared, Site, Waited};
 use crate::idle::{Domain, Place};
-use crate::lock_count::{self, LockCounter};
+use crate::lock_count;
 use crate::seat::Seat;
 use crate::table::{Admission, Table, TableFull};
 use crate::task::Runnable;
@@ -198,7 +198,7 @@ impl<H: Host> Machine<H> {
     /// Takes the queue lock of a CPU on behalf of the CPU `at.cpu`, counting if it had to wait.
     pub(crate) fn lock(&self, at: At, of: CpuId) -> <H::Lock<RunQueue> as Lock<RunQueue>>::Guard<'_> {
         let (guard, waited) = self.cpu(of).queue().lock(at);
-        self.count_lock(at, LockCounter::Acquisitions);
+        self.count_lock(at);
         if let Waited::Yes(span) = waited {
             self.count_wait(at, span);
         }
@@ -212,11 +212,8 @@ impl<H: Host> Machine<H> {
             Claim::TryVictim => {
                 let guard = self.cpu(of).queue().try_lock(at);
                 match guard {
-                    Some(_) => self.count_lock(at, LockCounter::Acquisitions),
-                    None => {
-                        self.count(at, Counter::FailedTries, 1);
-                        self.count_lock(at, LockCounter::FailedTries);
-                    }
+                    Some(_) => self.count_lock(at),
+                    None => self.count_failed_try(at),
                 }
                 guard
             }
@@ -229,9 +226,16 @@ impl<H: Host> Machine<H> {
         }
     }
 
-    fn count_lock(&self, at: At, counter: LockCounter) {
+    fn count_lock(&self, at: At) {
         if at.cpu != CpuId::OUTSIDE {
-            self.cpu(at.cpu).counters.locks.add(at, counter, 1);
+            self.cpu(at.cpu).counters.locks.add_acquisition(at);
+        }
+    }
+
+    fn count_failed_try(&self, at: At) {
+        self.count(at, Counter::FailedTries, 1);
+        if at.cpu != CpuId::OUTSIDE {
+            self.cpu(at.cpu).counters.locks.add_failed_try(at);
         }
     }
 
