@@ -27,6 +27,7 @@ pub mod histogram;
 pub mod ids;
 pub mod mask;
 pub mod random;
+pub mod site;
 pub mod stats;
 pub mod switches;
 pub mod time;

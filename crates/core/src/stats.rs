@@ -3,6 +3,7 @@
 //! Knows nothing of when or by whom something is counted.
 
 use crate::histogram::Histogram;
+use crate::site::Site;
 use crate::{CpuId, GroupId, Span, Weight};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -14,6 +15,8 @@ pub struct Stats {
     pub cpus: Vec<CpuStats>,
     /// One entry per group that is alive, by id.
     pub groups: Vec<GroupStats>,
+    /// What was done with the locks of the run queues, by place in the scheduler: the places that took any.
+    pub locks: Vec<LockStats>,
 }
 
 impl Stats {
@@ -48,12 +51,44 @@ pub struct CpuStats {
     pub empty_wakes: u64,
     /// Times that it parked.
     pub parks: u64,
+    /// Times that it found nothing to run in its queue.
+    pub idles: u64,
+    /// Polls after which the task was runnable still: it had yielded, or was woken in its own poll.
+    pub yields: u64,
+    /// Tasks, new ones too, that became runnable by what ran on this CPU: they are queued here.
+    pub woken_here: u64,
+    /// Tasks, new ones too, that others made runnable, and queued here: threads outside, and CPUs that may not run them.
+    pub woken_outside: u64,
     /// Slices that it ended early for a group that was more deserving.
     pub cuts: u64,
     /// Polls that lasted longer than a slice.
     pub long_polls: u64,
     /// Time from the moment a task became runnable to its poll (run-queue latency).
     pub wait: Histogram,
+    /// The sum of those times.
+    pub wait_total: Span,
+}
+
+/// What one place in the scheduler did with the locks of the run queues, on all CPUs.
+///
+/// A try that fails takes no time here, yet it is not free: what it was for is put off. How long locks were held is not
+/// counted: that would take two looks at the clock for each.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LockStats {
+    /// Which place.
+    pub site: Site,
+    /// Times that it took one, with or without waiting.
+    pub acquisitions: u64,
+    /// Times that it had to wait.
+    pub waits: u64,
+    /// How long it waited, all in all.
+    pub wait: Span,
+    /// The shortest wait; zero if there was none.
+    pub wait_min: Span,
+    /// The longest wait.
+    pub wait_max: Span,
+    /// Times that it found one taken and went on without.
+    pub failed_tries: u64,
 }
 
 /// What was counted for one group, on all CPUs. Published at the end of slices, so it trails by up to one.

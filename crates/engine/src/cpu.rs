@@ -4,9 +4,10 @@
 
 use crate::deadline::Deadline;
 use crate::group::GroupPort;
-use crate::host::{At, Host, Lock, Shared, Site};
+use crate::host::{At, Host, LineClass, Lock, Shared, Site};
 use crate::idle::{ParkWord, Place};
 use crate::inbox::Inbox;
+use crate::lock_count::LockCounters;
 use crate::masked::MaskedWaiting;
 use crate::masks::CpuBits;
 use crate::ownership::Ownership;
@@ -193,13 +194,13 @@ pub(crate) struct PublishedPoll<H: Host> {
 impl<H: Host> PublishedWaiting<H> {
     fn new() -> Self {
         PublishedWaiting {
-            group: H::Shared::new(0),
-            clock: H::Shared::new(0),
-            length: H::Shared::new(0),
-            masked: H::Shared::new(0),
-            open_group: H::Shared::new(0),
-            open_clock: H::Shared::new(0),
-            running: H::Shared::new(0),
+            group: H::Shared::of(LineClass::Waiting, 0),
+            clock: H::Shared::of(LineClass::Waiting, 0),
+            length: H::Shared::of(LineClass::Waiting, 0),
+            masked: H::Shared::of(LineClass::Waiting, 0),
+            open_group: H::Shared::of(LineClass::Waiting, 0),
+            open_clock: H::Shared::of(LineClass::Waiting, 0),
+            running: H::Shared::of(LineClass::Waiting, 0),
         }
     }
 
@@ -269,10 +270,10 @@ impl<H: Host> PublishedWaiting<H> {
 impl<H: Host> PublishedPoll<H> {
     fn new() -> Self {
         PublishedPoll {
-            began: H::Shared::new(0),
+            began: H::Shared::of(LineClass::Poll, 0),
             timer: Deadline::default(),
-            picked_max: H::Shared::new(0),
-            cancelled: H::Shared::new(0),
+            picked_max: H::Shared::of(LineClass::Poll, 0),
+            cancelled: H::Shared::of(LineClass::Poll, 0),
         }
     }
 
@@ -300,8 +301,8 @@ impl<H: Host> Cpu<H> {
             park: CachePadded::default(),
             owner: Ownership::default(),
             waiting: CachePadded::new(PublishedWaiting::new()),
-            masked_for: Words::new(cpus.div_ceil(64)),
-            inbox_for: Words::new(cpus.div_ceil(64)),
+            masked_for: Words::new(LineClass::Waiting, cpus.div_ceil(64)),
+            inbox_for: Words::new(LineClass::Waiting, cpus.div_ceil(64)),
             poll: CachePadded::new(PublishedPoll::new()),
             counters: CachePadded::new(Counters::new()),
         }
@@ -355,6 +356,11 @@ impl<H: Host> Cpu<H> {
         }
     }
 
+    /// What was counted on this CPU, and for it.
+    pub(crate) fn stats(&self, at: At) -> CpuStats {
+        self.counters.stats(at, self.id, self.inbox.outside(at))
+    }
+
     /// What another CPU sees of this one. What waits in the queue and is not for everybody is not part of it.
     pub(crate) fn prospect(&self, at: At) -> Prospect {
         let began = self.poll.began.load(at, Relaxed);
@@ -372,6 +378,7 @@ impl<H: Host> Cpu<H> {
 pub(crate) struct Counters<H: Host> {
     words: [H::Shared; Counter::COUNT],
     wait: Words<H::Shared>,
+    pub(crate) locks: LockCounters<H::Shared>,
 }
 
 /// A counter of a CPU.
@@ -389,27 +396,36 @@ pub(crate) enum Counter {
     Parks,
     Cuts,
     LongPolls,
+    Idles,
+    Yields,
+    WokenHere,
+    Waited,
 }
 
 impl Counter {
-    const COUNT: usize = Counter::LongPolls as usize + 1;
+    const COUNT: usize = Counter::Waited as usize + 1;
 }
 
 impl<H: Host> Counters<H> {
     fn new() -> Self {
-        Counters { words: std::array::from_fn(|_| H::Shared::new(0)), wait: Words::new(BUCKETS) }
+        Counters {
+            words: std::array::from_fn(|_| H::Shared::of(LineClass::Counters, 0)),
+            wait: Words::new(LineClass::Counters, BUCKETS),
+            locks: LockCounters::new(),
+        }
     }
 
     /// Adds to a counter of the CPU `at.cpu`, which must be the one that counts.
     pub(crate) fn add(&self, at: At, counter: Counter, value: u64) {
-        self.words[counter as usize].bump(At { site: Site::Count, ..at }, value);
+        self.words[counter as usize].bump(at.within(Site::Count), value);
     }
 
     pub(crate) fn add_wait(&self, at: At, wait: Span) {
-        self.wait.word(bucket_of(wait)).bump(At { site: Site::Count, ..at }, 1);
+        self.wait.word(bucket_of(wait)).bump(at.within(Site::Count), 1);
+        self.add(at, Counter::Waited, wait.as_nanos());
     }
 
-    pub(crate) fn stats(&self, at: At, cpu: CpuId) -> CpuStats {
+    fn stats(&self, at: At, cpu: CpuId, woken_outside: u64) -> CpuStats {
         let read = |counter: Counter| self.words[counter as usize].load(at, Relaxed);
         let mut wait = Histogram::default();
         for (bucket, word) in self.wait.iter().enumerate() {
@@ -427,9 +443,14 @@ impl<H: Host> Counters<H> {
             wakes: read(Counter::Wakes),
             empty_wakes: read(Counter::EmptyWakes),
             parks: read(Counter::Parks),
+            idles: read(Counter::Idles),
+            yields: read(Counter::Yields),
+            woken_here: read(Counter::WokenHere),
+            woken_outside,
             cuts: read(Counter::Cuts),
             long_polls: read(Counter::LongPolls),
             wait,
+            wait_total: Span::from_nanos(read(Counter::Waited)),
         }
     }
 }

@@ -9,7 +9,7 @@
 //! - M1: once `lower` has returned and the timer inbox has been drained, the word is not later than any deadline in
 //!   the heap. A word that is too early costs a look.
 
-use crate::host::{At, Shared};
+use crate::host::{At, LineClass, Shared};
 use evenkeel_core::Time;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -19,7 +19,7 @@ pub struct Deadline<S: Shared>(S);
 
 impl<S: Shared> Default for Deadline<S> {
     fn default() -> Self {
-        Deadline(S::new(Time::NEVER.as_nanos()))
+        Deadline(S::of(LineClass::Poll, Time::NEVER.as_nanos()))
     }
 }
 

@@ -5,44 +5,10 @@
 //!
 //! Knows nothing of what the engine decides. Parking is not here: [`crate::Driver::step`] returns [`crate::Step::Park`], and the host parks that CPU.
 
+pub use evenkeel_core::site::{Site, Sites};
 use evenkeel_core::{CpuId, GroupId, Span, Time};
 use std::ops::DerefMut;
 use std::sync::atomic::Ordering;
-
-/// Where in the engine an access to shared memory or a lock comes from: what a `lock_stat` of it would list.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Site {
-    /// The pick of the next task, and what ends a poll.
-    Dispatch,
-    /// A task becomes runnable.
-    Wake,
-    /// The charge of a group's clock, before and after a slice.
-    Charge,
-    /// A group that becomes runnable is brought up to the level.
-    Raise,
-    /// Publishing what waits on a CPU.
-    Publish,
-    /// An idle CPU looks for work.
-    Search,
-    /// A CPU looks, at the end of a slice, for a group that is behind.
-    LookAround,
-    /// Tasks are moved from one CPU to another.
-    Pull,
-    /// A CPU parks or is kicked.
-    Park,
-    /// Timers are armed or fired.
-    Timer,
-    /// A call from inside a poll asks who owns the CPU.
-    Owner,
-    /// Groups are made, ended, or changed.
-    Group,
-    /// Counting.
-    Count,
-    /// The machine stops.
-    Stop,
-    /// Checks of debug builds, which a host that models costs lets pass for nothing: so that debug and release agree.
-    Check,
-}
 
 /// What a host may want to record. A task is named by an address that is its own from its spawn to its end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -68,24 +34,120 @@ pub struct At {
     pub cpu: CpuId,
     /// The place in the engine.
     pub site: Site,
+    /// The places from which that one was reached. Of use to a host that accounts for time; others never look.
+    pub outer: Sites,
 }
 
 impl At {
     /// An access by `cpu` at `site`.
     pub const fn new(cpu: CpuId, site: Site) -> At {
-        At { cpu, site }
+        At { cpu, site, outer: Sites::NONE }
     }
 
     /// An access from a thread that drives no CPU.
     pub const fn outside(site: Site) -> At {
-        At { cpu: CpuId::OUTSIDE, site }
+        At { cpu: CpuId::OUTSIDE, site, outer: Sites::NONE }
+    }
+
+    /// An access at `site`, which is part of what is done here.
+    #[must_use]
+    pub fn within(self, site: Site) -> At {
+        let outer = if site == self.site { self.outer } else { self.outer.with(self.site) };
+        At { site, outer, ..self }
+    }
+}
+
+/// What a shared word is of. The words of one line are of one class: what a report of lines that cost time would list.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub enum LineClass {
+    /// Something else.
+    #[default]
+    Other,
+    /// The lock of a run queue.
+    QueueLock,
+    /// The head of an inbox.
+    Inbox,
+    /// Whether one CPU is parked, and who kicked it.
+    ParkWord,
+    /// The bits of the CPUs of a cache that are parked.
+    ParkedBits,
+    /// The bits of the CPUs of a cache that may have something to take.
+    LoadedBits,
+    /// Who searches and who keeps the watch, of a cache.
+    Searchers,
+    /// Who owns a CPU.
+    Owner,
+    /// What a CPU publishes of its queue.
+    Waiting,
+    /// What a CPU publishes of its poll and its timers.
+    Poll,
+    /// What a CPU counts.
+    Counters,
+    /// A group's clock and weight.
+    GroupClock,
+    /// What was counted for a group, and its live tasks.
+    GroupCounts,
+    /// The level.
+    Level,
+    /// The switches.
+    Switches,
+    /// Whether the machine runs.
+    Phase,
+}
+
+impl LineClass {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [LineClass; LineClass::Phase as usize + 1] = [
+        LineClass::Other,
+        LineClass::QueueLock,
+        LineClass::Inbox,
+        LineClass::ParkWord,
+        LineClass::ParkedBits,
+        LineClass::LoadedBits,
+        LineClass::Searchers,
+        LineClass::Owner,
+        LineClass::Waiting,
+        LineClass::Poll,
+        LineClass::Counters,
+        LineClass::GroupClock,
+        LineClass::GroupCounts,
+        LineClass::Level,
+        LineClass::Switches,
+        LineClass::Phase,
+    ];
+
+    /// What reports call it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            LineClass::Other => "other",
+            LineClass::QueueLock => "rq->lock",
+            LineClass::Inbox => "inbox->head",
+            LineClass::ParkWord => "cpu->park",
+            LineClass::ParkedBits => "cache->parked",
+            LineClass::LoadedBits => "cache->loaded",
+            LineClass::Searchers => "cache->searchers",
+            LineClass::Owner => "cpu->owner",
+            LineClass::Waiting => "cpu->waiting",
+            LineClass::Poll => "cpu->poll",
+            LineClass::Counters => "cpu->counters",
+            LineClass::GroupClock => "group->clock",
+            LineClass::GroupCounts => "group->counts",
+            LineClass::Level => "machine->level",
+            LineClass::Switches => "machine->switches",
+            LineClass::Phase => "machine->phase",
+        }
     }
 }
 
 /// A word that CPUs share. On threads an `AtomicU64`; elsewhere whatever models one.
-pub trait Shared: Send + Sync + 'static {
+pub trait Shared: Sized + Send + Sync + 'static {
     /// A word that holds `value`.
     fn new(value: u64) -> Self;
+    /// A word of this class that holds `value`.
+    fn of(class: LineClass, value: u64) -> Self {
+        let _unused_here = class;
+        Self::new(value)
+    }
     /// Reads it.
     fn load(&self, at: At, order: Ordering) -> u64;
     /// Writes it.
@@ -121,8 +183,8 @@ pub trait Shared: Send + Sync + 'static {
 pub enum Waited {
     /// It was free.
     No,
-    /// Somebody held it.
-    Yes,
+    /// Somebody held it: for how long this had to wait.
+    Yes(Span),
 }
 
 /// A lock over data of one CPU.
@@ -201,4 +263,26 @@ pub trait Host: Sized + Send + Sync + 'static {
     /// User code has ended.
     #[inline]
     fn user_ends(&self, _: CpuId) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_have_places_and_names_of_their_own() {
+        for (index, class) in LineClass::ALL.into_iter().enumerate() {
+            assert_eq!(class as usize, index);
+            assert_eq!(LineClass::ALL.iter().filter(|other| other.name() == class.name()).count(), 1, "{class:?}");
+        }
+    }
+
+    #[test]
+    fn an_access_remembers_what_it_is_part_of() {
+        let at = At::new(CpuId::new(3), Site::Dispatch).within(Site::LookAround).within(Site::LookAround);
+        let at = at.within(Site::Publish);
+        assert_eq!((at.cpu, at.site), (CpuId::new(3), Site::Publish));
+        let outer: Vec<_> = Site::ALL.into_iter().filter(|site| at.outer.contains(*site)).collect();
+        assert_eq!(outer, [Site::Dispatch, Site::LookAround]);
+    }
 }

@@ -20,7 +20,7 @@
 //! The steps that each protocol takes in order are methods here, so that what is run is what is tested. They ask for a
 //! `fence`: the host's sequentially consistent one.
 
-use crate::host::{At, Shared};
+use crate::host::{At, LineClass, Shared};
 use crossbeam_utils::CachePadded;
 use evenkeel_core::CpuId;
 use std::sync::atomic::Ordering;
@@ -67,7 +67,7 @@ const KICKED_MASKED: u64 = 4;
 
 impl<S: Shared> Default for ParkWord<S> {
     fn default() -> Self {
-        ParkWord(S::new(RUNNING))
+        ParkWord(S::of(LineClass::ParkWord, RUNNING))
     }
 }
 
@@ -184,8 +184,15 @@ pub struct Place {
 impl<S: Shared> Domain<S> {
     /// A domain of these CPUs, in the order of their [`Place::bit`].
     pub fn new(cpus: Vec<CpuId>) -> Self {
-        let words = || (0..cpus.len().div_ceil(64)).map(|_| CachePadded::new(S::new(0))).collect();
-        Domain { parked: words(), loaded: words(), cpus, searchers: S::new(0), keeper: S::new(0) }
+        let words = |class| (0..cpus.len().div_ceil(64)).map(|_| CachePadded::new(S::of(class, 0))).collect();
+        let (parked, loaded) = (words(LineClass::ParkedBits), words(LineClass::LoadedBits));
+        Domain {
+            parked,
+            loaded,
+            cpus,
+            searchers: S::of(LineClass::Searchers, 0),
+            keeper: S::of(LineClass::Searchers, 0),
+        }
     }
 
     /// How many CPUs it has: one at least.

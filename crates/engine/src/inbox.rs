@@ -10,7 +10,7 @@
 //! - B2: tasks of one `take_all` come out in the order in which they went in.
 //! - B3: after `close`, nothing gets in.
 
-use crate::host::{At, Shared};
+use crate::host::{At, LineClass, Shared};
 use evenkeel_core::balance::InboxHint;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
@@ -56,6 +56,8 @@ const BITS: u64 = MANY | CLOSED;
 #[derive(Debug)]
 pub struct Inbox<S: Shared, T: Linked> {
     head: S,
+    /// Pushes from outside: see [`Inbox::count_outside`].
+    outside: S,
     holds: PhantomData<T>,
 }
 
@@ -73,7 +75,7 @@ pub enum Pushed<T> {
 
 impl<S: Shared, T: Linked> Default for Inbox<S, T> {
     fn default() -> Self {
-        Inbox { head: S::new(0), holds: PhantomData }
+        Inbox { head: S::of(LineClass::Inbox, 0), outside: S::of(LineClass::Inbox, 0), holds: PhantomData }
     }
 }
 
@@ -119,6 +121,17 @@ impl<S: Shared, T: Linked> Inbox<S, T> {
     pub fn close(&self, at: At) -> Batch<T> {
         self.head.fetch_or(at, CLOSED, Ordering::Relaxed);
         self.take_all(at)
+    }
+
+    /// Counts a push by a thread that does not drive this CPU. One that drives none has no line of its own to count on,
+    /// but has just got this one.
+    pub fn count_outside(&self, at: At) {
+        self.outside.fetch_add(at, 1, Ordering::Relaxed);
+    }
+
+    /// How many such pushes were counted.
+    pub fn outside(&self, at: At) -> u64 {
+        self.outside.load(at, Ordering::Relaxed)
     }
 
     /// What it holds, as far as a passer-by can tell.

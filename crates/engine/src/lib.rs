@@ -30,6 +30,7 @@ mod group;
 pub mod host;
 pub mod idle;
 pub mod inbox;
+mod lock_count;
 mod machine;
 mod masked;
 mod masks;

@@ -10,7 +10,7 @@
 //! - O1: at most one epoch of a CPU is held at a time.
 //! - O2: epochs of one CPU never repeat.
 
-use crate::host::{At, Shared};
+use crate::host::{At, LineClass, Shared};
 use std::sync::atomic::Ordering;
 
 /// Who owns a CPU.
@@ -30,7 +30,7 @@ const HELD: u64 = 1;
 
 impl<S: Shared> Default for Ownership<S> {
     fn default() -> Self {
-        Ownership(S::new(0))
+        Ownership(S::of(LineClass::Owner, 0))
     }
 }
 

@@ -5,7 +5,7 @@
 //! Knows nothing of queues, nor of what the words mean to the sharing rule (`machine::clocks`).
 
 use crate::group::{GroupNode, Limit};
-use crate::host::{At, Host, Shared};
+use crate::host::{At, Host, LineClass, Shared};
 use crate::words::Words;
 use crossbeam_queue::SegQueue;
 use crossbeam_utils::CachePadded;
@@ -170,7 +170,8 @@ pub(crate) enum Admission {
 
 impl<H: Host> GroupRow<H> {
     fn new() -> Self {
-        let word = || H::Shared::new(0);
+        let word = || H::Shared::of(LineClass::GroupClock, 0);
+        let count = || H::Shared::of(LineClass::GroupCounts, 0);
         let line = ClockLine {
             clock: word(),
             weight: word(),
@@ -190,7 +191,7 @@ impl<H: Host> GroupRow<H> {
         )]
         GroupRow {
             line: CachePadded::new(line),
-            live: CachePadded::new(word()),
+            live: CachePadded::new(count()),
             wait: OnceLock::new(),
             mask: word(),
             node: Mutex::default(),
@@ -212,7 +213,7 @@ impl<H: Host> GroupRow<H> {
     }
 
     pub(crate) fn add_waits(&self, at: At, waits: impl Iterator<Item = (usize, u64)>) {
-        let buckets = self.wait.get_or_init(|| Words::new(BUCKETS));
+        let buckets = self.wait.get_or_init(|| Words::new(LineClass::GroupCounts, BUCKETS));
         waits.for_each(|(bucket, count)| {
             buckets.word(bucket).fetch_add(at, count, Relaxed);
         });

@@ -5,7 +5,7 @@
 //!
 //! Knows nothing of what the words mean.
 
-use crate::host::Shared;
+use crate::host::{LineClass, Shared};
 use crossbeam_utils::CachePadded;
 
 /// Words per padded block: as many as fill it on threads.
@@ -18,8 +18,8 @@ pub(crate) struct Words<S> {
 
 impl<S: Shared> Words<S> {
     /// `len` words that hold zero.
-    pub(crate) fn new(len: usize) -> Self {
-        let block = |_| CachePadded::new(std::array::from_fn(|_| S::new(0)));
+    pub(crate) fn new(class: LineClass, len: usize) -> Self {
+        let block = |_| CachePadded::new(std::array::from_fn(|_| S::of(class, 0)));
         Words { blocks: (0..len.div_ceil(BLOCK)).map(block).collect(), len }
     }
 

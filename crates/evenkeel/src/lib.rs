@@ -36,11 +36,12 @@ pub mod work;
 pub use affinity::Pin;
 pub use builder::{BuildError, Builder};
 pub use evenkeel_core::histogram::Histogram;
+pub use evenkeel_core::site::Site;
 pub use evenkeel_core::switches::Claim;
-pub use evenkeel_core::{CpuId, CpuMask, CpuMaskError, GroupId, Span, Time, WeightOutOfRange};
+pub use evenkeel_core::{CpuId, CpuMask, CpuMaskError, GroupId, Span, Time, Weight, WeightOutOfRange};
 pub use evenkeel_engine::api::{
     Checkpoint, CpuStats, CpusError, Elapsed, Group, GroupBuilder, GroupError, GroupStats, Handle, JoinError,
-    JoinHandle, Load, NoRuntime, Run, Sleep, SpawnError, Stats, SwitchError, Switches, Timeout, YieldNow, checkpoint,
-    compute, current_cpu, now, run, sleep, sleep_until, spawn, timeout, yield_now,
+    JoinHandle, Load, LockStats, NoRuntime, Run, Sleep, SpawnError, Stats, SwitchError, Switches, Timeout, YieldNow,
+    checkpoint, compute, current_cpu, now, run, sleep, sleep_until, spawn, timeout, yield_now,
 };
 pub use runtime::Runtime;

@@ -11,6 +11,7 @@ use evenkeel_engine::{Driver, Step};
 use parking_lot::{Mutex, MutexGuard};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use std::time::Instant;
 
 /// Threads in real time.
 #[derive(Debug)]
@@ -168,7 +169,12 @@ impl<T: Send> Lock<T> for QueueLock<T> {
     fn lock(&self, _: At) -> (MutexGuard<'_, T>, Waited) {
         match self.0.try_lock() {
             Some(guard) => (guard, Waited::No),
-            None => (self.0.lock(), Waited::Yes),
+            // Only who waits anyway looks at the clock.
+            None => {
+                let began = Instant::now();
+                let guard = self.0.lock();
+                (guard, Waited::Yes(began.elapsed().into()))
+            }
         }
     }
 
@@ -220,6 +226,29 @@ mod tests {
             let after = cpu_time_of_thread().unwrap();
             // Not a bound on speed: a clock that moves with the tick would not have moved, most times.
             assert!(after.ran > before.ran);
+        }
+    }
+
+    #[test]
+    fn who_waits_for_a_lock_is_told_for_how_long() {
+        let lock = QueueLock::new(CpuId::new(0), ());
+        let at = At::new(CpuId::new(1), evenkeel_engine::host::Site::Search);
+        let (guard, waited) = lock.lock(at);
+        assert_eq!(waited, Waited::No);
+        drop(guard);
+        // Ends: sooner or later the other thread comes while the lock is held.
+        loop {
+            let guard = lock.lock(at);
+            let waited = std::thread::scope(|scope| {
+                let other = scope.spawn(|| lock.lock(at).1);
+                std::thread::sleep(std::time::Duration::from_millis(1));
+                drop(guard);
+                other.join().unwrap()
+            });
+            if let Waited::Yes(span) = waited {
+                assert!(span > Span::ZERO);
+                break;
+            }
         }
     }
 }

@@ -28,11 +28,12 @@ pub mod machine;
 mod run;
 mod world;
 
+pub use evenkeel_engine::host::{LineClass, Site, Sites};
 pub use faults::{FaultError, FaultKind, Faults};
 pub use here::{Here, here};
 pub use run::{Config, Digest, Failure, Simulation, Speed, StartError};
 pub use world::Preemption;
-pub use world::account::{Account, Accounting, Activity, Function};
+pub use world::account::{Account, Accounting, Activity, Frame, Function};
 pub use world::events::{Record, RecordKind};
 pub use world::faults::FaultStat;
-pub use world::lock_stat::{LockStat, SiteLockStat, Times};
+pub use world::lock_stat::{LineStat, LockStat, SiteLockStat, Times};

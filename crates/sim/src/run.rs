@@ -316,7 +316,7 @@ impl Simulation {
         self.world().accounting()
     }
 
-    /// What locks and lines cost so far.
+    /// What locks and lines cost so far, or since [`Simulation::clear_lock_stat`].
     pub fn lock_stat(&self) -> LockStat {
         self.world().lock_stat()
     }
@@ -329,6 +329,11 @@ impl Simulation {
     /// What faults have done so far.
     pub fn fault_stat(&self) -> FaultStat {
         self.world().fault_stat()
+    }
+
+    /// From here on, counts of locks and lines begin anew.
+    pub fn clear_lock_stat(&mut self) {
+        self.world_mut().clear_lock_stat();
     }
 
     /// What the run came to so far.
@@ -400,6 +405,7 @@ fn cpu_fiber(
 fn drive(driver: &mut Driver<Simulated>) {
     // Ends: when the machine stops.
     loop {
+        world::begin_step();
         match driver.step() {
             Step::Polled | Step::Again => {}
             Step::Park { until } => world::park(driver.cpu(), until),

@@ -14,7 +14,7 @@ pub use sleep::{Elapsed, Sleep, Timeout, sleep, sleep_until, timeout};
 
 pub use crate::masks::CpusError;
 pub use crate::task::{JoinError, JoinHandle};
-pub use evenkeel_core::stats::{CpuStats, GroupStats, Load, Stats};
+pub use evenkeel_core::stats::{CpuStats, GroupStats, Load, LockStats, Stats};
 pub use evenkeel_core::switches::SwitchError;
 
 use crate::context::{self, Current};

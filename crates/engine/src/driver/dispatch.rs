@@ -60,6 +60,7 @@ impl<H: Host> Turns<H> {
         let requeued = self.seat().take_requeue();
         if let Some(task) = &requeued {
             task.metadata().set_runnable_since(now);
+            machine.count(at, Counter::Yields, 1);
         }
         if let Some(slice) = self.slice.take() {
             match self.turn(machine, &queue, &slice, requeued.is_some(), now) {
@@ -120,9 +121,9 @@ impl<H: Host> Turns<H> {
 
     /// Settles what the turn used: all the time since the pick, less what the thread did not get.
     fn end_slice(&mut self, machine: &Machine<H>, queue: &mut RunQueue, slice: &Slice, why: TurnEnd, now: Time) {
-        let at = self.at(Site::Charge);
+        let at = self.at(Site::Dispatch).within(Site::Charge);
         if why == TurnEnd::Cut {
-            self.count(machine, Counter::Cuts, 1);
+            machine.count(at, Counter::Cuts, 1);
         }
         let used = self.charged.charge(now.since(slice.began), now, || machine.host.cpu_time(self.cpu));
         for reservation in &slice.reservations {
@@ -134,7 +135,7 @@ impl<H: Host> Turns<H> {
         tally.publish(at, &machine.table, group);
         queue.fair.unpin(slice.slot);
         queue.running = None;
-        self.count(machine, Counter::Run, used.as_nanos());
+        machine.count(at, Counter::Run, used.as_nanos());
     }
 
     /// Ends the slice without picking another: nothing waits here, or the machine stops.
@@ -153,6 +154,7 @@ impl<H: Host> Turns<H> {
             machine.publish(at, self.cpu, queue);
             machine.settle_counts(at, queue);
             machine.note_empty(at, self.cpu, queue);
+            machine.count(at, Counter::Idles, 1);
             return None;
         };
         let path = queue.fair.path(slot).map(|slot| machine.reserve(at, queue.fair.group(slot)));

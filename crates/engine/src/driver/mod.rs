@@ -165,7 +165,7 @@ impl<H: Host> Turns<H> {
     }
 
     fn count(&self, machine: &Machine<H>, counter: Counter, value: u64) {
-        machine.count(self.at(Site::Count), counter, value);
+        machine.count(self.at(Site::Dispatch), counter, value);
     }
 
     fn poll(&mut self, machine: &Machine<H>, task: Runnable, now: Time) -> Step {

@@ -7,7 +7,7 @@
 use super::pull::Depth;
 use super::{Step, Turns};
 use crate::cpu::Counter;
-use crate::host::{Host, Site};
+use crate::host::{At, Host, Site};
 use crate::idle::{Claimed, Counted, Domain, KickReason, Roused, Scope, Searcher};
 use crate::machine::{Machine, MachinePhase};
 use crate::masks::CpuBits;
@@ -64,7 +64,7 @@ impl<H: Host> Turns<H> {
     /// is kicked.
     /// `open` tasks wait here that may run everywhere.
     pub(super) fn end_idling(&mut self, machine: &Machine<H>, open: usize) {
-        let at = self.at(Site::Search);
+        let at = self.at(Site::Dispatch).within(Site::Search);
         if std::mem::take(&mut self.is_searching) {
             self.domain(machine).end_search(at);
         }
@@ -79,23 +79,22 @@ impl<H: Host> Turns<H> {
             return;
         }
         let waits_here = open > 0 || machine.cpu(self.cpu).inbox.hint(at) != InboxHint::Empty;
-        let survey = self.survey(machine, scope, Depth::FirstWork, machine.host.now(self.cpu));
+        let survey = self.survey(machine, at, scope, Depth::FirstWork, machine.host.now(self.cpu));
         let is_unwatched = survey.later < Time::NEVER && !self.domain(machine).is_watched(at);
         if let Some(of) = survey.work_at {
             machine.kick_searcher(at, of);
         } else if waits_here || is_unwatched {
             machine.kick_searcher(at, self.cpu);
         }
-        self.pass_on(machine);
+        self.pass_on(machine, at);
     }
 
     /// After a fence: if this CPU was kicked for something that few may run, kicks another of those for whom there is any,
     /// here or elsewhere. That may be what it was kicked for, or what has come meanwhile and kicked nobody (P6).
-    fn pass_on(&mut self, machine: &Machine<H>) {
+    fn pass_on(&mut self, machine: &Machine<H>, at: At) {
         if !std::mem::take(&mut self.owes_look) {
             return;
         }
-        let at = self.at(Site::Search);
         // What shows is on CPUs that show as loaded: `spread_news` sees to that.
         for cpu in machine.others(at, Scope::Loaded, 0).chain([machine.cpu(self.cpu)]) {
             let mut allowed = CpuBits::default();
@@ -110,7 +109,7 @@ impl<H: Host> Turns<H> {
     /// Before a poll, which may outlast a deadline here: if all CPUs were parked, nobody keeps the watch. Once is enough
     /// while this CPU is busy: who parks meanwhile takes up the watch, and who leaves it looks for another.
     pub(super) fn settle_watch(&mut self, machine: &Machine<H>) {
-        let at = self.at(Site::Park);
+        let at = self.at(Site::Dispatch).within(Site::Park);
         if self.is_watch_settled || machine.cpu(self.cpu).poll.timer.read(at) == Time::NEVER {
             return;
         }
@@ -131,12 +130,12 @@ impl<H: Host> Turns<H> {
         self.keeps_watch = self.takes_watch(machine);
         // P5: what does not show is seen by who takes the watch.
         let scope = if self.keeps_watch || self.has_left_watch { Scope::Running } else { Scope::Loaded };
-        let mut survey = self.survey(machine, scope, Depth::FirstWork, now);
+        let mut survey = self.survey(machine, at.within(Site::Search), scope, Depth::FirstWork, now);
         let leaves_work = survey.work_at.is_some() && self.leaves_work(machine);
         if leaves_work && (scope == Scope::Running || machine.masks.has_any()) {
             // All that shows nowhere is to be shown, or those who search would not see it; and what they may not run is not
             // left to them.
-            survey = self.survey(machine, scope, Depth::All, now);
+            survey = self.survey(machine, at.within(Site::Search), scope, Depth::All, now);
         }
         let own = machine.cpu(self.cpu);
         let is_stopping = machine.machine_phase(at) != MachinePhase::Running;
@@ -149,17 +148,17 @@ impl<H: Host> Turns<H> {
             self.wake_up(machine);
             return Step::Again;
         }
-        self.pass_on(machine);
+        self.pass_on(machine, at.within(Site::Search));
         if self.woke_for_nothing {
             self.woke_for_nothing = false;
-            self.count(machine, Counter::EmptyWakes, 1);
+            machine.count(at, Counter::EmptyWakes, 1);
         }
         self.has_left_watch = false;
         let mut until = machine.cpu(self.cpu).poll.timer.read(at);
         if self.keeps_watch {
             until = until.min(survey.later).min(now.after(WATCH_PERIOD));
         }
-        self.count(machine, Counter::Parks, 1);
+        machine.count(at, Counter::Parks, 1);
         self.charged.clear();
         self.is_parked = true;
         Step::Park { until }
@@ -197,7 +196,7 @@ impl<H: Host> Turns<H> {
         match roused {
             Roused::ByTime => {}
             Roused::ByKick(why) => {
-                self.count(machine, Counter::Wakes, 1);
+                machine.count(at, Counter::Wakes, 1);
                 self.woke_for_nothing = true;
                 // Whoever kicked has counted the search.
                 self.is_searching = why == KickReason::Search;

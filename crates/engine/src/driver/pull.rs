@@ -58,7 +58,7 @@ pub(super) struct Survey {
 impl<H: Host> Turns<H> {
     /// The fairness pull: looks at two CPUs for a group that is behind, and at whether they are stuck in a poll.
     pub(super) fn look_around(&mut self, machine: &Machine<H>, mine: Waiting, now: Time) {
-        let at = self.at(Site::LookAround);
+        let at = self.looking();
         let mut best: Option<(Vtime, CpuId)> = None;
         for _ in 0..SAMPLES.min(machine.cpu_count() - 1) {
             let other = self.random_other(machine);
@@ -78,6 +78,11 @@ impl<H: Host> Turns<H> {
         }
     }
 
+    /// Where this is done: only a dispatch looks around.
+    fn looking(&self) -> At {
+        self.at(Site::Dispatch).within(Site::LookAround)
+    }
+
     fn judge(&self, machine: &Machine<H>, at: At, mine: &Waiting, theirs: &Neighbor) -> Look {
         let Some(smallest) = theirs.waiting.smallest else { return Look::Leave };
         let row = machine.table.row(smallest.group);
@@ -85,20 +90,20 @@ impl<H: Host> Turns<H> {
     }
 
     fn pull_behind(&mut self, machine: &Machine<H>, other: CpuId, mine: &Waiting, now: Time) {
-        let at = self.at(Site::LookAround);
+        let at = self.looking();
         let Some(mut queue) = machine.claim(at, other) else { return };
         let showed = machine.cpu(other).waiting.open(at);
         machine.intake(at, other, &mut queue, now);
         let progress = self.progress_of(machine, other, now);
         let hauls = self.load_behind(machine, &mut queue, mine, progress);
         Self::leave_queue(machine, at, other, queue, showed);
-        hauls.into_iter().for_each(|haul| self.unload(machine, haul));
+        hauls.into_iter().for_each(|haul| self.unload(machine, at, haul));
     }
 
     /// Takes tasks of the most deserving groups, one group after the other. Ends: each turn takes a task at least, and
     /// `look_count` bounds how many.
     fn load_behind(&self, machine: &Machine<H>, queue: &mut RunQueue, mine: &Waiting, progress: Progress) -> Vec<Haul> {
-        let at = self.at(Site::LookAround);
+        let at = self.looking();
         let (mut hauls, mut taken) = (Vec::new(), 0);
         let most = look_count(mine, &Waiting { smallest: None, length: queue.fair.len() });
         while taken < most {
@@ -119,7 +124,7 @@ impl<H: Host> Turns<H> {
     }
 
     fn progress_of(&self, machine: &Machine<H>, other: CpuId, now: Time) -> Progress {
-        let began = machine.cpu(other).prospect(self.at(Site::LookAround)).poll_began;
+        let began = machine.cpu(other).prospect(self.looking()).poll_began;
         match began {
             Some(began) if now.since(began) > machine.config.slice => Progress::Stuck,
             _ => Progress::Going,
@@ -128,7 +133,7 @@ impl<H: Host> Turns<H> {
 
     /// Serves a CPU that has been in one poll for longer than a slice: takes its inbox into its queue, fires its timers.
     fn rescue(&mut self, machine: &Machine<H>, other: CpuId, now: Time) {
-        let at = self.at(Site::LookAround);
+        let at = self.looking();
         let prospect = machine.cpu(other).prospect(at);
         let is_going = self.progress_of(machine, other, now) == Progress::Going;
         if is_going || (prospect.inbox == InboxHint::Empty && prospect.timer > now) {
@@ -162,8 +167,8 @@ impl<H: Host> Turns<H> {
 
     /// An idle CPU looks for work. Whether it found any.
     pub(super) fn search(&mut self, machine: &Machine<H>, scope: Scope, now: Time) -> bool {
-        self.count(machine, Counter::StealsTried, 1);
         let at = self.at(Site::Search);
+        machine.count(at, Counter::StealsTried, 1);
         let offset = self.random.usize(0..machine.cpu_count());
         let mut candidates: Vec<(Option<Vtime>, CpuId)> = Vec::with_capacity(CANDIDATES);
         for other in machine.others(at, scope, offset) {
@@ -213,8 +218,8 @@ impl<H: Host> Turns<H> {
         let fired = !woken.is_empty();
         self.wake_all(machine, woken);
         let Some(haul) = haul else { return fired };
-        self.count(machine, Counter::Steals, 1);
-        self.unload(machine, haul);
+        machine.count(at, Counter::Steals, 1);
+        self.unload(machine, at, haul);
         true
     }
 
@@ -230,10 +235,10 @@ impl<H: Host> Turns<H> {
     }
 
     /// Puts them into the own queue. Not raised: they were waiting, so their claim is real.
-    fn unload(&mut self, machine: &Machine<H>, haul: Haul) {
-        let at = self.at(Site::Pull);
+    fn unload(&mut self, machine: &Machine<H>, at: At, haul: Haul) {
+        let at = at.within(Site::Pull);
         let mut queue = machine.lock(at, self.cpu);
-        self.count(machine, Counter::Migrations, haul.tasks.len() as u64);
+        machine.count(at, Counter::Migrations, haul.tasks.len() as u64);
         let mut slot = Slot::ROOT;
         for task in haul.tasks {
             if H::OBSERVES {
@@ -252,8 +257,7 @@ impl<H: Host> Turns<H> {
     }
 
     /// What the other CPUs in a scope have to offer, without locks. What is seen to have work shows it afterwards.
-    pub(super) fn survey(&self, machine: &Machine<H>, scope: Scope, depth: Depth, now: Time) -> Survey {
-        let at = self.at(Site::Search);
+    pub(super) fn survey(&self, machine: &Machine<H>, at: At, scope: Scope, depth: Depth, now: Time) -> Survey {
         let mut survey = Survey { work_at: None, has_mine: false, later: Time::NEVER };
         for other in machine.others(at, scope, 0) {
             survey.has_mine |= other.has_masked_for_me(at);

@@ -20,7 +20,7 @@
 
 use super::Machine;
 use crate::cpu::Cpu;
-use crate::host::{At, Host, Shared, Site};
+use crate::host::{At, Host, LineClass, Shared, Site};
 use evenkeel_core::{CpuId, GroupId, MaskId, Span, Time, Vspan, Vtime, Weight};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -64,7 +64,7 @@ pub(crate) struct Level<H: Host> {
 
 impl<H: Host> Level<H> {
     pub(crate) fn new() -> Self {
-        Level { clock: H::Shared::new(0), refreshed: H::Shared::new(0) }
+        Level { clock: H::Shared::of(LineClass::Level, 0), refreshed: H::Shared::of(LineClass::Level, 0) }
     }
 }
 
@@ -79,12 +79,12 @@ pub(crate) struct Reservation {
 
 /// An access that only debug builds make.
 fn check_at(at: At) -> At {
-    At { site: Site::Check, ..at }
+    at.within(Site::Check)
 }
 
 impl<H: Host> Machine<H> {
     fn charge_at(at: At) -> At {
-        At { site: Site::Charge, ..at }
+        at.within(Site::Charge)
     }
 
     /// Charges in advance what a turn of the group usually takes: a slice at most.
@@ -153,7 +153,7 @@ impl<H: Host> Machine<H> {
 
     /// Raises a group that has nothing waiting anywhere to the level less a credit. Call before it is enqueued.
     pub(crate) fn raise(&self, at: At, group: GroupId, mask: MaskId, now: Time, credit: Credit) {
-        let at = At { site: Site::Raise, ..at };
+        let at = at.within(Site::Raise);
         let row = self.table.row(group);
         #[cfg(feature = "test-host")]
         if self.config.raising == super::Raising::NotAtRequeue && credit == Credit::Requeue {

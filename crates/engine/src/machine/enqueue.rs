@@ -60,7 +60,7 @@ impl<H: Host> Machine<H> {
 
     /// Takes the timer inbox of a CPU into its heap, and takes out what is due.
     pub(crate) fn serve_timers(&self, at: At, of: CpuId, queue: &mut RunQueue, now: Time, woken: &mut Woken) {
-        let at = At { site: Site::Timer, ..at };
+        let at = at.within(Site::Timer);
         let cpu = self.cpu(of);
         loop {
             while let Some(timer) = cpu.timer_inbox.pop() {
@@ -88,7 +88,7 @@ impl<H: Host> Machine<H> {
 
     /// Counts the groups that came or went, and drops what was kept for those that left. Last before unlocking.
     pub(crate) fn settle_counts(&self, at: At, queue: &mut RunQueue) {
-        let at = At { site: Site::Dispatch, ..at };
+        let at = at.within(Site::Dispatch);
         let edge = |group: GroupId, edge| {
             let waiting = &self.table.row(group).line.waiting_cpus;
             match edge {
@@ -164,7 +164,7 @@ impl<H: Host> Machine<H> {
 
     /// Publishes what waits in a CPU's queue.
     pub(crate) fn publish(&self, at: At, of: CpuId, queue: &mut RunQueue) -> Option<Smallest> {
-        let at = At { site: Site::Publish, ..at };
+        let at = at.within(Site::Publish);
         let smallest = self.smallest(at, queue);
         let waiting = &self.cpu(of).waiting;
         waiting.set_smallest(at, smallest);

@@ -17,8 +17,9 @@ pub(crate) use enqueue::Woken;
 
 use crate::cpu::{Counter, Cpu, RunQueue};
 use crate::group::{GroupNode, GroupPort, Limit};
-use crate::host::{At, Host, Lock, Shared, Site, Waited};
+use crate::host::{At, Host, LineClass, Lock, Shared, Site, Waited};
 use crate::idle::{Domain, Place};
+use crate::lock_count;
 use crate::masks::{CpuBits, CpusError, Masks};
 use crate::seat::Seat;
 use crate::table::{Admission, Table, TableFull};
@@ -194,6 +195,7 @@ impl<H: Host> Machine<H> {
         let (places, domains) = domains_of(&config.caches);
         let cpus =
             places.iter().enumerate().map(|(index, place)| Cpu::new(cpu_id(index), *place, places.len())).collect();
+        let switch = || H::Shared::of(LineClass::Switches, 0);
         Arc::new(Machine {
             host,
             config,
@@ -202,8 +204,8 @@ impl<H: Host> Machine<H> {
             table: Table::new(),
             masks: Masks::new(places.len()),
             level: CachePadded::new(clocks::Level::new()),
-            switches: CachePadded::new(SwitchWords { claim: H::Shared::new(0), look_around: H::Shared::new(0) }),
-            phase: CachePadded::new(H::Shared::new(0)),
+            switches: CachePadded::new(SwitchWords { claim: switch(), look_around: switch() }),
+            phase: CachePadded::new(H::Shared::of(LineClass::Phase, 0)),
             drivers: H::Shared::new(0),
         })
     }
@@ -229,8 +231,9 @@ impl<H: Host> Machine<H> {
     /// Takes the queue lock of a CPU on behalf of the CPU `at.cpu`, counting if it had to wait.
     pub(crate) fn lock(&self, at: At, of: CpuId) -> <H::Lock<RunQueue> as Lock<RunQueue>>::Guard<'_> {
         let (guard, waited) = self.cpu(of).queue().lock(at);
-        if waited == Waited::Yes {
-            self.count(at, Counter::Contended, 1);
+        self.count_lock(at);
+        if let Waited::Yes(span) = waited {
+            self.count_wait(at, span);
         }
         guard
     }
@@ -241,8 +244,9 @@ impl<H: Host> Machine<H> {
             Claim::Block => Some(self.lock(at, of)),
             Claim::TryVictim => {
                 let guard = self.cpu(of).queue().try_lock(at);
-                if guard.is_none() {
-                    self.count(at, Counter::FailedTries, 1);
+                match guard {
+                    Some(_) => self.count_lock(at),
+                    None => self.count_failed_try(at),
                 }
                 guard
             }
@@ -252,6 +256,27 @@ impl<H: Host> Machine<H> {
     pub(crate) fn count(&self, at: At, counter: Counter, value: u64) {
         if at.cpu != CpuId::OUTSIDE {
             self.cpu(at.cpu).counters.add(at, counter, value);
+        }
+    }
+
+    fn count_lock(&self, at: At) {
+        if at.cpu != CpuId::OUTSIDE {
+            self.cpu(at.cpu).counters.locks.add_acquisition(at);
+        }
+    }
+
+    fn count_failed_try(&self, at: At) {
+        self.count(at, Counter::FailedTries, 1);
+        if at.cpu != CpuId::OUTSIDE {
+            self.cpu(at.cpu).counters.locks.add_failed_try(at);
+        }
+    }
+
+    #[cold]
+    fn count_wait(&self, at: At, span: Span) {
+        self.count(at, Counter::Contended, 1);
+        if at.cpu != CpuId::OUTSIDE {
+            self.cpu(at.cpu).counters.locks.add_wait(at, span);
         }
     }
 
@@ -420,8 +445,9 @@ impl<H: Host> AnyMachine for Machine<H> {
 
     fn stats(&self) -> Stats {
         let at = At::outside(Site::Count);
-        let cpus = self.cpus.iter().map(|cpu| cpu.counters.stats(at, cpu.id)).collect();
-        Stats { cpus, groups: self.table.stats(at) }
+        let cpus = self.cpus.iter().map(|cpu| cpu.stats(at)).collect();
+        let locks = lock_count::sum(at, self.cpus.iter().map(|cpu| &cpu.counters.locks));
+        Stats { cpus, groups: self.table.stats(at), locks }
     }
 
     fn load(&self) -> Load {

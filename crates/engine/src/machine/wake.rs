@@ -5,7 +5,7 @@
 //! Knows nothing of clocks or of the order of run queues: who drains the inbox enqueues.
 
 use super::Machine;
-use crate::cpu::{Cpu, RunQueue};
+use crate::cpu::{Counter, Cpu, RunQueue};
 use crate::host::{At, Event, Host, Shared, Site};
 use crate::idle::{Claimed, Domain, KickReason, Scope, Searcher};
 use crate::inbox::Pushed;
@@ -50,6 +50,7 @@ impl<H: Host> Machine<H> {
             Pushed::More => false,
             Pushed::Closed(runnable) => return refuse(runnable),
         };
+        self.count(at, Counter::WokenHere, 1);
         // ORDER P1, P3, P4: pairs with the fence of a CPU that parks, ends a search, or leaves the watch.
         H::fence(at);
         // The one task that waits here is the next one to run here, unless this poll goes on for long: a CPU that
@@ -74,6 +75,7 @@ impl<H: Host> Machine<H> {
             Pushed::First | Pushed::More => {}
             Pushed::Closed(runnable) => return refuse(runnable),
         }
+        self.cpu(target).inbox.count_outside(at);
         // ORDER P1: as in `wake_from_outside`.
         H::fence(at);
         match self.cpu(target).park.claim(at, KickReason::Inbox) {
@@ -117,6 +119,7 @@ impl<H: Host> Machine<H> {
             Pushed::First | Pushed::More => {}
             Pushed::Closed(runnable) => return refuse(runnable),
         }
+        self.cpu(target).inbox.count_outside(at);
         // ORDER P1: pairs with the fence of a parking driver. Either its last look sees the task, or we see that it
         // parks and kick it.
         H::fence(at);
@@ -258,7 +261,7 @@ impl<H: Host> Machine<H> {
         if queue.open_len() > 0 || queue.masked.shows_any() {
             return;
         }
-        let at = At { site: Site::Park, ..at };
+        let at = at.within(Site::Park);
         let cpu = self.cpu(of);
         let showed_otherwise = self.domains[cpu.place.domain].hide_loaded(at, cpu.place, || H::fence(at));
         if showed_otherwise && cpu.inbox.hint(at) != InboxHint::Empty {

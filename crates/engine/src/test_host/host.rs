@@ -195,7 +195,7 @@ mod tests {
     use crate::host::Site;
 
     #[test]
-    #[should_panic(expected = "site: Pull } while held by Some(At { cpu: CpuId(1), site: Wake })")]
+    #[should_panic(expected = "site: Pull, outer: Sites(0) } while held by Some(At { cpu: CpuId(1), site: Wake,")]
     fn a_second_take_names_both_sites() {
         let lock = FreeLock::new(CpuId::new(0), ());
         let (_held, _) = lock.lock(At::new(CpuId::new(1), Site::Wake));

@@ -44,6 +44,30 @@ fn counters_add_up() {
             assert!(stats.total(|cpu| cpu.steals) <= stats.total(|cpu| cpu.steals_tried));
             assert!(stats.total(|cpu| cpu.empty_wakes) <= stats.total(|cpu| cpu.wakes));
             assert!(stats.total(|cpu| cpu.parks) >= workers as u64);
+            let woken = stats.total(|cpu| cpu.woken_here + cpu.woken_outside);
+            assert_eq!(woken + stats.total(|cpu| cpu.yields), polls, "each poll follows a wake or a yield");
+            assert!(stats.total(|cpu| cpu.woken_outside) >= 500, "the tasks were spawned outside");
+            assert!(stats.total(|cpu| cpu.idles) >= workers as u64);
+        }
+    });
+}
+
+#[test]
+fn locks_are_counted_by_place() {
+    guarded(|| {
+        for claim in [Claim::Block, Claim::TryVictim] {
+            let runtime = Runtime::builder().workers(3).claim(claim).build().unwrap();
+            let _groups = work(&runtime, 500);
+            let stats = settled(&runtime);
+            let sum = |count: fn(&evenkeel::LockStats) -> u64| stats.locks.iter().map(count).sum::<u64>();
+            assert!(sum(|site| site.acquisitions) >= stats.total(|cpu| cpu.polls), "a lock for each poll at least");
+            assert_eq!(sum(|site| site.waits), stats.total(|cpu| cpu.contended));
+            assert_eq!(sum(|site| site.failed_tries), stats.total(|cpu| cpu.failed_tries));
+            assert!(claim == Claim::TryVictim || sum(|site| site.failed_tries) == 0);
+            for site in &stats.locks {
+                assert!(site.wait_min <= site.wait_max && site.wait_max <= site.wait, "{site:?}");
+                assert!(site.acquisitions + site.failed_tries > 0 && site.waits <= site.acquisitions, "{site:?}");
+            }
         }
     });
 }

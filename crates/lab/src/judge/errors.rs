@@ -83,6 +83,7 @@ mod tests {
             idle_while_waiting: None,
             done: vec![0; 2],
             group_counters: vec![GroupCounters::default(); 2],
+            stats: None,
         }
     }
 

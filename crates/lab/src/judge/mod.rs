@@ -288,6 +288,7 @@ mod tests {
             idle_while_waiting: None,
             done: vec![0; N],
             group_counters: vec![GroupCounters::default(); N],
+            stats: None,
         }
     }
 

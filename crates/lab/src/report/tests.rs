@@ -69,6 +69,7 @@ fn outcome(on: On, repeat: u32, batch_work: f64, p99: f64) -> Outcome {
             idle_while_waiting_ms: None,
         },
         sim: None,
+        reports: crate::report::Reports::default(),
         iterations_per_us: Some(600),
         generator_late_us: Some(30.0),
         generator_late_max_us: Some(300.0),

@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::command::Asked;
 use super::sampler::{FIGURES_MAX, WINDOW};
 use crate::failure::Failure;
+use crate::report::{self, ReportKind};
 use crate::scenario::{self, On, Scenario};
 use evenkeel_sim::Faults;
 use evenkeel_sim::machine::Machine;
@@ -49,6 +50,9 @@ pub(crate) struct RunArgs {
     /// Runs each run of the target `sim` twice, side by side, and fails at the first event that differs
     #[arg(long)]
     pub(crate) check_determinism: bool,
+    /// Reports of the scheduler's inside, below the table: several, separated by commas
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "REPORT")]
+    pub(crate) report: Vec<ReportKind>,
     /// Writes all results to this file
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
@@ -72,6 +76,7 @@ pub(crate) struct Plan {
     /// What goes wrong on that.
     pub(crate) faults: Faults,
     pub(super) determinism: Determinism,
+    pub(crate) reports: Vec<ReportKind>,
     pub(super) asked: Asked,
 }
 
@@ -113,6 +118,7 @@ impl Plan {
             machine: machine(args, asked.machine.as_deref())?,
             faults: faults(args)?,
             determinism: determinism(args)?,
+            reports: args.report.clone(),
             asked,
             on: targets(&args.on)?,
             switches: args.set.iter().map(|set| switch(set)).collect::<Result<_, _>>()?,
@@ -122,6 +128,7 @@ impl Plan {
         };
         plan.check_switches()?;
         plan.check_cpus()?;
+        report::check(&plan.reports, &plan.on)?;
         Ok(plan)
     }
 

@@ -7,6 +7,7 @@ use serde::ser::{SerializeMap, Serializer};
 
 use crate::judge::Errors;
 use crate::os::Urgency;
+use crate::report::Reports;
 use crate::target::Times;
 
 /// One run of a scenario on one target.
@@ -31,6 +32,8 @@ pub(crate) struct Outcome {
     pub(crate) cpu: CpuOutcome,
     /// What only a simulated machine has.
     pub(crate) sim: Option<SimOutcome>,
+    /// Those that were asked for.
+    pub(crate) reports: Reports,
     /// 99th percentile of how late open arrivals were spawned.
     pub(crate) generator_late_us: Option<f64>,
     pub(crate) generator_late_max_us: Option<f64>,

@@ -6,6 +6,8 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use evenkeel::Stats;
+
 use crate::exec::{Measured, Meter, TASKS_MAX, Totals};
 use crate::moment::Moment;
 use crate::os;
@@ -37,6 +39,8 @@ pub(crate) struct Recording {
     pub(crate) done: Vec<u64>,
     /// What the runtime counted for each group.
     pub(crate) group_counters: Vec<GroupCounters>,
+    /// All that an Evenkeel runtime had counted when the measurement began, and when it ended.
+    pub(crate) stats: Option<(Stats, Stats)>,
 }
 
 /// The time from one look to the next.
@@ -95,6 +99,7 @@ pub(crate) struct Watch {
     window_from: Moment,
     window_tick: usize,
     at_begin: (Counters, Vec<GroupCounters>, Duration),
+    stats_at_begin: Option<Stats>,
 }
 
 impl Watch {
@@ -110,6 +115,7 @@ impl Watch {
             idle_while_waiting: None,
             done: vec![0; groups],
             group_counters: vec![GroupCounters::default(); groups],
+            stats: None,
         };
         let none = Vec::new;
         let length = tick_length(measured.to.since(measured.from), groups);
@@ -126,6 +132,7 @@ impl Watch {
             window_from: Moment::default(),
             window_tick: 0,
             at_begin: Default::default(),
+            stats_at_begin: None,
         }
     }
 
@@ -146,6 +153,7 @@ impl Watch {
         self.begin = self.before.clone();
         self.window_begin = self.before.clone();
         self.window_from = self.at;
+        self.stats_at_begin = target.stats();
         self.at_begin = (target.counters(), target.group_counters(), target.cpu_time());
     }
 
@@ -168,6 +176,7 @@ impl Watch {
     pub(crate) fn end(self, target: &impl Counts) -> Recording {
         let mut recording = self.recording;
         let (counters, by_group, cpu_time) = self.at_begin;
+        recording.stats = self.stats_at_begin.zip(target.stats());
         recording.counters = target.counters().since(&counters);
         let now = target.group_counters();
         recording.group_counters = now.iter().zip(&by_group).map(|(now, before)| now.since(before)).collect();

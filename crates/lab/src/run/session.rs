@@ -15,8 +15,9 @@ use crate::exec::{Common, Generated, Generator, Measured, Meter, Responses, Time
 use crate::failure::Failure;
 use crate::judge::{self, FluidWindow, Verdicts, Yardstick};
 use crate::moment::{Moment, RunClock};
+use crate::report::{Counted, MachineCounted, Reports};
 use crate::scenario::{On, Preempt, Scenario};
-use crate::target::{Setup, Target, Times, Waits};
+use crate::target::{Setup, Snapshot, Target, Times, Waits};
 use evenkeel::work;
 
 /// How often progress is shown.
@@ -57,6 +58,7 @@ impl Session<'_> {
             switches: target.switches(),
             notes: target.notes(),
             sim: None,
+            machine_counted: None,
         };
         if scenario.preempt == Preempt::Ticks {
             seen.notes
@@ -110,6 +112,7 @@ impl Session<'_> {
             },
             cpu: cpu(recording, length, parts.seen.cpus),
             sim: parts.seen.sim.clone(),
+            reports: self.reports(parts, length),
             iterations_per_us: parts.seen.iterations_per_us,
             generator_late_us: parts.generated.late.quantile_us(0.99),
             generator_late_max_us: parts.generated.late.max_us(),
@@ -118,6 +121,16 @@ impl Session<'_> {
             notes: parts.seen.notes.clone(),
             windows: self.windows(parts, &verdicts),
         }
+    }
+
+    fn reports(&self, parts: &Parts<'_>, length: Duration) -> Reports {
+        let machine = parts.seen.machine_counted.as_ref().map(|(before, after)| MachineCounted {
+            before: &before.accounting,
+            after: &after.accounting,
+            lock_stat: &after.lock_stat,
+        });
+        let counted = Counted { elapsed: length, stats: parts.recording.stats.as_ref(), machine };
+        Reports::of(&self.plan.reports, self.on, &counted)
     }
 
     fn groups(&self, parts: &Parts<'_>, verdicts: &Verdicts) -> Vec<(String, GroupOutcome)> {
@@ -204,6 +217,8 @@ pub(super) struct Seen {
     pub(super) switches: Vec<(String, String)>,
     pub(super) notes: Vec<String>,
     pub(super) sim: Option<SimOutcome>,
+    /// What a simulated machine had counted when the measurement began, and when it ended.
+    pub(super) machine_counted: Option<(Snapshot, Snapshot)>,
 }
 
 /// Lets the run go on to its end: arrivals on one thread, the sampler on another.

@@ -114,7 +114,7 @@ impl<'a> SimRun<'a> {
     pub(super) fn step(&mut self) -> Result<Step, Failure> {
         let measured = self.timeline.measured;
         if self.before.is_none() && self.at >= measured.from {
-            self.before = Some(self.sim.snapshot());
+            self.before = Some(self.sim.begin_measurement());
             self.watch.begin(&self.sim, &self.meter);
             self.exact.begin_window();
         }
@@ -171,6 +171,7 @@ impl<'a> SimRun<'a> {
                 hash: format!("{:016x}", seen.digest.hash),
                 cost_points: seen.speed.cost_points,
             }),
+            machine_counted: Some((seen.before.clone(), seen.after.clone())),
         };
         self.common.finish();
         self.sim.stop()?;

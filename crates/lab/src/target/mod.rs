@@ -11,6 +11,8 @@ use std::collections::BTreeMap;
 use std::future::{Ready, ready};
 use std::time::Duration;
 
+use evenkeel::Stats;
+
 use crate::exec::{Computing, Spawner};
 use crate::failure::Failure;
 use crate::os;
@@ -50,6 +52,11 @@ pub(crate) trait Target: Counts + Sync + Sized {
 
 /// What a runtime tells of itself.
 pub(crate) trait Counts {
+    /// Everything that an Evenkeel runtime has counted so far.
+    fn stats(&self) -> Option<Stats> {
+        None
+    }
+
     /// What the runtime has counted so far.
     fn counters(&self) -> Counters;
 

@@ -39,12 +39,9 @@ pub(crate) struct Sim {
 
 /// What a machine has counted until some moment.
 #[derive(Debug, Clone)]
-#[expect(dead_code, reason = "for reports of locks, waits and accounts")]
 pub(crate) struct Snapshot {
-    pub(crate) at: Moment,
     pub(crate) accounting: Accounting,
     pub(crate) lock_stat: LockStat,
-    pub(crate) stats: Stats,
 }
 
 /// What was seen of a run on a simulated machine, for reports and traces.
@@ -138,14 +135,16 @@ impl Sim {
         Moment::of(self.simulation.now())
     }
 
+    /// What it has counted so far. Locks and lines are counted anew from here on.
+    pub(crate) fn begin_measurement(&mut self) -> Snapshot {
+        let before = self.snapshot();
+        self.simulation.clear_lock_stat();
+        before
+    }
+
     /// What it has counted so far.
     pub(crate) fn snapshot(&self) -> Snapshot {
-        Snapshot {
-            at: self.now(),
-            accounting: self.simulation.accounting(),
-            lock_stat: self.simulation.lock_stat(),
-            stats: self.simulation.handle().stats(),
-        }
+        Snapshot { accounting: self.simulation.accounting(), lock_stat: self.simulation.lock_stat() }
     }
 
     /// What there is to see at the end of the measurement, which began at `before`.
@@ -168,6 +167,10 @@ fn failed(failure: evenkeel_sim::Failure) -> Failure {
 }
 
 impl Counts for Sim {
+    fn stats(&self) -> Option<Stats> {
+        Some(self.simulation.handle().stats())
+    }
+
     fn counters(&self) -> Counters {
         counters(&self.simulation.handle().stats())
     }

@@ -53,6 +53,10 @@ impl Target for Threads {
 }
 
 impl Counts for Threads {
+    fn stats(&self) -> Option<Stats> {
+        Some(self.runtime.stats())
+    }
+
     fn counters(&self) -> Counters {
         counters(&self.runtime.stats())
     }

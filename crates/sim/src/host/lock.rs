@@ -8,7 +8,7 @@
 use crate::world::locks::Take;
 use crate::world::{self, Tag};
 use evenkeel_core::CpuId;
-use evenkeel_engine::host::{At, Lock, Waited};
+use evenkeel_engine::host::{At, LineClass, Lock, Waited};
 use parking_lot::{Mutex, MutexGuard};
 use std::ops::{Deref, DerefMut};
 
@@ -45,12 +45,12 @@ impl<T: Send + 'static> Lock<T> for QueueLock<T> {
     type Guard<'a> = Guard<'a, T>;
 
     fn new(owner: CpuId, value: T) -> Self {
-        QueueLock { owner, tag: Tag::default(), value: Mutex::new(value) }
+        QueueLock { owner, tag: Tag::new(LineClass::QueueLock), value: Mutex::new(value) }
     }
 
     fn lock(&self, at: At) -> (Guard<'_, T>, Waited) {
         let take = world::lock(&self.tag, at);
-        let waited = if take == Some(Take::Held) { Waited::Yes } else { Waited::No };
+        let waited = if take == Some(Take::Held) { Waited::Yes(world::last_wait()) } else { Waited::No };
         (self.guard(at, take), waited)
     }
 

@@ -109,12 +109,15 @@ impl Host for Simulated {
 
     const OBSERVES: bool = true;
 
-    fn observe(&self, _: At, event: Event) {
-        let _ = world::with_mine(self.id, |world| match event {
-            Event::Spawned(task) => world.observe_spawn(task),
-            Event::Woken(task) => world.observe_wake(task),
-            Event::Dispatched(task, group) => world.observe_dispatch(task, group.get()),
-            Event::Moved(task) => world.observe_move(task),
+    fn observe(&self, at: At, event: Event) {
+        let _ = world::with_mine(self.id, |world| {
+            world.come_into(at.outer.with(at.site));
+            match event {
+                Event::Spawned(task) => world.observe_spawn(task),
+                Event::Woken(task) => world.observe_wake(task),
+                Event::Dispatched(task, group) => world.observe_dispatch(task, group.get()),
+                Event::Moved(task) => world.observe_move(task),
+            }
         });
     }
 

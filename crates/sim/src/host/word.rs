@@ -6,7 +6,7 @@
 //! Knows nothing of costs. Really atomic, since nothing keeps a task's waker from going to another thread.
 
 use crate::world::{self, Access, Tag};
-use evenkeel_engine::host::{At, Shared};
+use evenkeel_engine::host::{At, LineClass, Shared};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A shared word.
@@ -28,7 +28,11 @@ impl Word {
 
 impl Shared for Word {
     fn new(value: u64) -> Self {
-        Word { value: AtomicU64::new(value), tag: Tag::default() }
+        Self::of(LineClass::Other, value)
+    }
+
+    fn of(class: LineClass, value: u64) -> Self {
+        Word { value: AtomicU64::new(value), tag: Tag::new(class) }
     }
 
     fn load(&self, at: At, order: Ordering) -> u64 {

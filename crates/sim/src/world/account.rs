@@ -7,7 +7,9 @@
 
 use crate::faults::FaultKind;
 use evenkeel_core::{Span, Time};
-use evenkeel_engine::host::Site;
+use evenkeel_engine::host::{Site, Sites};
+use hashbrown::HashMap;
+use rustc_hash::FxBuildHasher;
 use std::fmt;
 
 /// What a scheduler does.
@@ -48,24 +50,6 @@ pub enum Activity {
     Lost(FaultKind),
 }
 
-const SITES: [Site; Site::Check as usize + 1] = [
-    Site::Dispatch,
-    Site::Wake,
-    Site::Charge,
-    Site::Raise,
-    Site::Publish,
-    Site::Search,
-    Site::LookAround,
-    Site::Pull,
-    Site::Park,
-    Site::Timer,
-    Site::Owner,
-    Site::Group,
-    Site::Count,
-    Site::Stop,
-    Site::Check,
-];
-
 const OTHERS: [Activity; 15] = [
     Activity::Work,
     Activity::LockWait,
@@ -84,12 +68,12 @@ const OTHERS: [Activity; 15] = [
     Activity::Scheduler(Function::Timer),
 ];
 
-const ACTIVITIES: usize = OTHERS.len() + SITES.len();
+const ACTIVITIES: usize = OTHERS.len() + Site::ALL.len();
 
 impl Activity {
     /// Every activity there is.
     pub fn all() -> impl Iterator<Item = Activity> {
-        let sites = SITES.into_iter().map(|site| Activity::Scheduler(Function::Engine(site)));
+        let sites = Site::ALL.into_iter().map(|site| Activity::Scheduler(Function::Engine(site)));
         OTHERS.into_iter().chain(sites)
     }
 
@@ -123,7 +107,7 @@ impl fmt::Display for Activity {
             Activity::Lost(FaultKind::HolderOff) => f.write_str("stalled with a lock"),
             Activity::Lost(FaultKind::LateKick) => f.write_str("late kicks"),
             Activity::Lost(FaultKind::LateTick) => f.write_str("late ticks"),
-            Activity::Scheduler(Function::Engine(site)) => write!(f, "{}", format!("{site:?}").to_lowercase()),
+            Activity::Scheduler(Function::Engine(site)) => f.write_str(site.name()),
             Activity::Scheduler(Function::Switch) => f.write_str("switching"),
             Activity::Scheduler(Function::Tick) => f.write_str("ticks"),
             Activity::Scheduler(Function::Kick) => f.write_str("kicking"),
@@ -135,20 +119,70 @@ impl fmt::Display for Activity {
     }
 }
 
+/// What time goes to, as part of what.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Frame {
+    /// What it goes to itself.
+    pub activity: Activity,
+    /// The places in the engine that had it done: those that the activity is a callee of.
+    pub within: Sites,
+}
+
+impl From<Activity> for Frame {
+    /// Part of nothing.
+    fn from(activity: Activity) -> Frame {
+        Frame { activity, within: Sites::NONE }
+    }
+}
+
+impl Frame {
+    /// Whether the time counts for an activity with its callees.
+    pub fn is_part_of(self, activity: Activity) -> bool {
+        let is_within = match activity {
+            Activity::Scheduler(Function::Engine(site)) => self.within.contains(site),
+            _ => false,
+        };
+        self.activity == activity || is_within
+    }
+
+    /// As one number, which is hashed fast.
+    fn key(self) -> u32 {
+        let activity = u32::try_from(self.activity.index()).expect("there are few activities");
+        activity << 16 | u32::from(self.within.bits())
+    }
+}
+
 /// What one CPU's time went to.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Account([Span; ACTIVITIES]);
+pub struct Account {
+    activities: [Span; ACTIVITIES],
+    /// The same time, by what it was part of. Nothing depends on the order.
+    frames: HashMap<u32, (Frame, Span), FxBuildHasher>,
+}
 
 impl Default for Account {
     fn default() -> Self {
-        Account([Span::ZERO; ACTIVITIES])
+        Account { activities: [Span::ZERO; ACTIVITIES], frames: HashMap::default() }
     }
 }
 
 impl Account {
     /// The time that went to one activity.
     pub fn of(&self, activity: Activity) -> Span {
-        self.0[activity.index()]
+        self.activities[activity.index()]
+    }
+
+    /// The time that went to one activity, with all that was done as part of it.
+    pub fn with_callees(&self, activity: Activity) -> Span {
+        let parts = self.frames.values().filter(|(frame, _)| frame.is_part_of(activity));
+        parts.map(|(_, span)| *span).fold(Span::ZERO, Span::plus)
+    }
+
+    /// The time by frame, in a fixed order. Sums to the total.
+    pub fn frames(&self) -> Vec<(Frame, Span)> {
+        let mut frames: Vec<_> = self.frames.values().copied().collect();
+        frames.sort_by_key(|(frame, _)| frame.key());
+        frames
     }
 
     /// The time that went to the scheduler.
@@ -159,23 +193,40 @@ impl Account {
 
     /// All of it.
     pub fn total(&self) -> Span {
-        self.0.iter().copied().fold(Span::ZERO, Span::plus)
+        self.activities.iter().copied().fold(Span::ZERO, Span::plus)
     }
 
     /// What went to each activity since `before`.
     #[must_use]
     pub fn since(&self, before: &Account) -> Account {
-        Account(std::array::from_fn(|index| self.0[index].minus(before.0[index])))
+        let then = |key| before.frames.get(key).map_or(Span::ZERO, |(_, span)| *span);
+        let frames = self.frames.iter().map(|(key, (frame, span))| (*key, (*frame, span.minus(then(key)))));
+        Account {
+            activities: std::array::from_fn(|index| self.activities[index].minus(before.activities[index])),
+            frames: frames.filter(|(_, (_, span))| *span > Span::ZERO).collect(),
+        }
     }
 
     /// The sum of two.
     #[must_use]
     pub fn plus(&self, other: &Account) -> Account {
-        Account(std::array::from_fn(|index| self.0[index].plus(other.0[index])))
+        let mut sum = self.clone();
+        other.frames.values().for_each(|(frame, span)| sum.add(*frame, *span));
+        sum
     }
 
-    fn add(&mut self, activity: Activity, span: Span) {
-        self.0[activity.index()] = self.0[activity.index()].plus(span);
+    fn add(&mut self, frame: Frame, span: Span) {
+        let activity = &mut self.activities[frame.activity.index()];
+        *activity = activity.plus(span);
+        let part = &mut self.frames.entry(frame.key()).or_insert((frame, Span::ZERO)).1;
+        *part = part.plus(span);
+    }
+
+    /// V3, with what is part of what too.
+    fn assert_sums_to(&self, elapsed: Span) {
+        assert_eq!(self.total(), elapsed, "V3: a CPU's time is not accounted for: {self:?}");
+        let frames = self.frames.values().map(|(_, span)| *span).fold(Span::ZERO, Span::plus);
+        assert_eq!(frames, elapsed, "V3: what a CPU's time was part of is not accounted for: {self:?}");
     }
 }
 
@@ -200,28 +251,28 @@ impl Accounting {
 pub(super) struct Books {
     account: Account,
     /// In the order in which it was spent; not in the account yet.
-    ahead: Vec<(Activity, Span)>,
+    ahead: Vec<(Frame, Span)>,
 }
 
 impl Books {
     /// Books time that this CPU has spent before anybody else could notice.
-    pub(super) fn book(&mut self, activity: Activity, span: Span) {
+    pub(super) fn book(&mut self, frame: Frame, span: Span) {
         match self.ahead.last_mut() {
-            Some((last, sum)) if *last == activity => *sum = sum.plus(span),
-            _ => self.ahead.push((activity, span)),
+            Some((last, sum)) if *last == frame => *sum = sum.plus(span),
+            _ => self.ahead.push((frame, span)),
         }
     }
 
     /// All that was booked has passed.
     pub(super) fn catch_up(&mut self) {
-        for (activity, span) in self.ahead.drain(..) {
-            self.account.add(activity, span);
+        for (frame, span) in self.ahead.drain(..) {
+            self.account.add(frame, span);
         }
     }
 
     /// What has gone to an activity, including what is ahead.
     pub(super) fn of(&self, activity: Activity) -> Span {
-        let ahead = self.ahead.iter().filter(|(other, _)| *other == activity).map(|(_, span)| *span);
+        let ahead = self.ahead.iter().filter(|(frame, _)| frame.activity == activity).map(|(_, span)| *span);
         ahead.fold(self.account.of(activity), Span::plus)
     }
 
@@ -229,17 +280,17 @@ impl Books {
     ///
     /// # Panics
     /// V3: if it does not sum to `now`.
-    pub(super) fn at(&self, now: Time, waits: impl IntoIterator<Item = (Activity, Span)>) -> Account {
+    pub(super) fn at(&self, now: Time, waits: impl IntoIterator<Item = (Frame, Span)>) -> Account {
         let mut account = self.account.clone();
         let elapsed = now.since(Time::ZERO);
-        for (activity, span) in &self.ahead {
+        for (frame, span) in &self.ahead {
             let left = elapsed.minus(account.total());
-            account.add(*activity, left.min(*span));
+            account.add(*frame, left.min(*span));
         }
-        for (activity, span) in waits {
-            account.add(activity, span);
+        for (frame, span) in waits {
+            account.add(frame, span);
         }
-        assert_eq!(account.total(), elapsed, "V3: a CPU's time is not accounted for: {account:?}");
+        account.assert_sums_to(elapsed);
         account
     }
 }
@@ -263,10 +314,10 @@ mod tests {
     #[test]
     fn what_is_ahead_is_cut_at_now() {
         let mut books = Books::default();
-        books.book(Activity::Work, Span::from_nanos(10));
+        books.book(Activity::Work.into(), Span::from_nanos(10));
         books.catch_up();
-        books.book(Activity::Work, Span::from_nanos(5));
-        books.book(Activity::LockWait, Span::from_nanos(5));
+        books.book(Activity::Work.into(), Span::from_nanos(5));
+        books.book(Activity::LockWait.into(), Span::from_nanos(5));
         let account = books.at(Time::from_nanos(17), []);
         assert_eq!(account.of(Activity::Work), Span::from_nanos(15));
         assert_eq!(account.of(Activity::LockWait), Span::from_nanos(2));
@@ -276,7 +327,26 @@ mod tests {
     #[should_panic(expected = "V3")]
     fn time_that_nobody_booked_is_noticed() {
         let mut books = Books::default();
-        books.book(Activity::Work, Span::from_nanos(10));
+        books.book(Activity::Work.into(), Span::from_nanos(10));
         let _ = books.at(Time::from_nanos(11), []);
+    }
+
+    #[test]
+    fn callees_count_for_all_that_they_are_part_of() {
+        let at = |site| Activity::Scheduler(Function::Engine(site));
+        let mut account = Account::default();
+        account.add(at(Site::Dispatch).into(), Span::from_nanos(1));
+        let within = Sites::NONE.with(Site::Dispatch).with(Site::LookAround);
+        account.add(Frame { activity: at(Site::Publish), within }, Span::from_nanos(10));
+        account.add(
+            Frame { activity: Activity::LockWait, within: Sites::NONE.with(Site::Dispatch) },
+            Span::from_nanos(100),
+        );
+        let whole =
+            [Site::Dispatch, Site::LookAround, Site::Publish, Site::Search].map(|site| account.with_callees(at(site)));
+        assert_eq!(whole.map(Span::as_nanos), [111, 10, 10, 0]);
+        assert_eq!(account.with_callees(Activity::LockWait).as_nanos(), 100);
+        assert_eq!(account.of(at(Site::Dispatch)).as_nanos(), 1);
+        assert_eq!(account.plus(&account).since(&account), account);
     }
 }

@@ -11,7 +11,7 @@ use super::place::{Tag, with, with_mine};
 use super::{Access, Order, Phase, World};
 use crate::fiber;
 use evenkeel_core::{CpuId, Span, Time};
-use evenkeel_engine::host::{At, Site};
+use evenkeel_engine::host::{At, Site, Sites};
 
 /// What the last driver of a machine that stops waits between two looks.
 const STOPPING_LOOK: Span = Span::from_micros(1);
@@ -28,6 +28,11 @@ pub(crate) fn sync() {
     settle(with(World::order));
 }
 
+/// The acting CPU begins a step: it is nowhere in the engine yet.
+pub(crate) fn begin_step() {
+    let _ = with(|world| world.come_into(Sites::NONE));
+}
+
 /// Access to a shared word.
 pub(crate) fn access(tag: &Tag, block: usize, at: At, access: Access) {
     if at.site == Site::Check {
@@ -37,13 +42,13 @@ pub(crate) fn access(tag: &Tag, block: usize, at: At, access: Access) {
         let line = tag.line(world, block)?;
         let is_private = world.is_private(line, access);
         if is_private {
-            world.access(line, at.site, access);
+            world.access(line, at, access);
         }
         Some(is_private)
     });
     if is_private.flatten() == Some(false) {
         sync();
-        let _ = with(|world| tag.line(world, block).map(|line| world.access(line, at.site, access)));
+        let _ = with(|world| tag.line(world, block).map(|line| world.access(line, at, access)));
     }
 }
 
@@ -73,6 +78,11 @@ pub(crate) fn lock(tag: &Tag, at: At) -> Option<Take> {
             return Some(Take::Held);
         }
     }
+}
+
+/// How long the acting CPU waited for the lock that it waited for last.
+pub(crate) fn last_wait() -> Span {
+    with(|world| world.last_wait()).unwrap_or_default()
 }
 
 /// Takes a lock if it is free. `None` if this is not a lock of the world that runs.
@@ -113,7 +123,10 @@ pub(crate) fn release(tag: &Tag) {
 pub(crate) fn begin_user(id: u32, cpu: CpuId) {
     if with_mine(id, |_| ()).is_some() {
         sync();
-        let _ = with(|world| world.cpus[cpu.index()].is_in_user = true);
+        let _ = with(|world| {
+            world.cpus[cpu.index()].is_in_user = true;
+            world.come_into(Sites::NONE);
+        });
     }
 }
 
@@ -133,9 +146,10 @@ pub(crate) fn end_user(id: u32, cpu: CpuId) {
 pub(crate) fn park(cpu: CpuId, until: Time) {
     let _ = with(|world| {
         world.cost_points += 1;
-        world.spend_on(Function::Park, world.machine.costs.park);
+        let within = Sites::NONE.with(Site::Park);
+        world.spend_on(Function::Park, within, world.machine.costs.park);
         if until < Time::NEVER {
-            world.spend_on(Function::Timer, world.machine.costs.timer_set);
+            world.spend_on(Function::Timer, within, world.machine.costs.timer_set);
         }
     });
     sync();
@@ -165,16 +179,18 @@ pub(crate) fn park(cpu: CpuId, until: Time) {
             if let Some(tick) = world.machine.tick {
                 world.cpus[cpu.index()].skip_ticks(tick.period, &mut world.faults);
             }
+            let within = Sites::NONE.with(Site::Park);
             if world.now >= until {
-                world.spend_on(Function::Timer, world.machine.costs.timer_fire);
+                world.spend_on(Function::Timer, within, world.machine.costs.timer_fire);
             }
-            world.spend_on(Function::IdleExit, deep.map_or(world.machine.costs.idle_exit, |deep| deep.exit));
+            let exit = deep.map_or(world.machine.costs.idle_exit, |deep| deep.exit);
+            world.spend_on(Function::IdleExit, within, exit);
         });
     }
 }
 
 /// The machine stops, and the acting CPU looks again a little later.
 pub(crate) fn wait_for_others() {
-    let _ = with(|world| world.spend_on(Function::Engine(Site::Stop), STOPPING_LOOK));
+    let _ = with(|world| world.spend_on(Function::Engine(Site::Stop), Sites::NONE, STOPPING_LOOK));
     sync();
 }

@@ -8,7 +8,7 @@
 use super::lock_stat::Times;
 use super::{Cpu, Phase, World};
 use crate::faults::{Chance, Delays, FaultKind, Faults, Length, Spread, Stalls};
-use crate::world::account::Activity;
+use crate::world::account::{Activity, Frame};
 use crate::world::events::{Record, RecordKind};
 use evenkeel_core::{CpuId, Purpose, Seed, Span, Time};
 
@@ -164,21 +164,21 @@ impl State {
 
 impl Cpu {
     /// What it has waited for until `now`: for what it waits for, and then for what is late.
-    pub(super) fn waits(&self, now: Time) -> [(Activity, Span); 3] {
-        let (activity, since) = match self.phase {
-            Phase::Runs => (Activity::Idle, now),
-            Phase::WaitsForLock { since } => (Activity::LockWait, since),
-            Phase::Idle { since } => (Activity::Idle, since),
-            Phase::Ended => (Activity::Idle, self.local),
+    pub(super) fn waits(&self, now: Time) -> [(Frame, Span); 3] {
+        let (frame, since) = match self.phase {
+            Phase::Runs => (Activity::Idle.into(), now),
+            Phase::WaitsForLock { since } => (Frame { activity: Activity::LockWait, within: self.last_in }, since),
+            Phase::Idle { since } => (Activity::Idle.into(), since),
+            Phase::Ended => (Activity::Idle.into(), self.local),
         };
         let (wanted, called) = match self.phase {
             Phase::WaitsForLock { .. } | Phase::Idle { .. } => (self.wanted.max(since).min(now), self.called.min(now)),
             Phase::Runs | Phase::Ended => (now, now),
         };
         [
-            (activity, wanted.since(since)),
-            (Activity::Lost(FaultKind::LateKick), called.since(wanted)),
-            (Activity::Lost(FaultKind::Stall), now.since(called)),
+            (frame, wanted.since(since)),
+            (Activity::Lost(FaultKind::LateKick).into(), called.since(wanted)),
+            (Activity::Lost(FaultKind::Stall).into(), now.since(called)),
         ]
     }
 }
@@ -221,7 +221,7 @@ impl World {
         if state.phase == Phase::Runs {
             seen_at = at.max(state.local);
             state.local = state.local.after(more);
-            state.books.book(Activity::Lost(FaultKind::Stall), more);
+            state.books.book(Activity::Lost(FaultKind::Stall).into(), more);
             if !is_acting {
                 self.agenda.set(cpu.index(), state.local);
             }
@@ -237,7 +237,7 @@ impl World {
             let length = self.faults.delay(FaultKind::HolderOff);
             if length > Span::ZERO {
                 self.record(RecordKind::HolderOff, micros(length), 0);
-                self.spend(Activity::Lost(FaultKind::HolderOff), length);
+                self.spend(Activity::Lost(FaultKind::HolderOff), self.place(), length);
             }
         }
     }

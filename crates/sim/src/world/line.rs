@@ -8,6 +8,7 @@
 
 use crate::machine::{Distance, Machine};
 use evenkeel_core::{CpuId, Span, Time};
+use evenkeel_engine::host::LineClass;
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
 
@@ -26,6 +27,7 @@ pub(crate) enum Access {
 
 #[derive(Debug)]
 struct Line {
+    class: LineClass,
     writer: Option<CpuId>,
     reader: Option<CpuId>,
     /// Whether any copy is out beside the writer's.
@@ -65,22 +67,27 @@ impl Lines {
     }
 
     /// A line that nobody has touched.
-    pub(super) fn add(&mut self) -> LineId {
+    pub(super) fn add(&mut self, class: LineClass) -> LineId {
         let id = LineId(u32::try_from(self.lines.len()).expect("there are fewer than 2^32 lines"));
-        self.lines.push(Line { writer: None, reader: None, is_shared: false, free_at: Time::ZERO });
+        self.lines.push(Line { class, writer: None, reader: None, is_shared: false, free_at: Time::ZERO });
         self.copies.resize(self.copies.len() + self.words, 0);
         id
     }
 
     /// The line of a block of memory: the same for all words in it. Which number it gets depends on the order of first
     /// touches alone.
-    pub(super) fn of_block(&mut self, block: usize) -> LineId {
+    pub(super) fn of_block(&mut self, block: usize, class: LineClass) -> LineId {
         if let Some(line) = self.by_block.get(&block) {
             return *line;
         }
-        let line = self.add();
+        let line = self.add(class);
         self.by_block.insert(block, line);
         line
+    }
+
+    /// What its words are of.
+    pub(super) fn class(&self, line: LineId) -> LineClass {
+        self.lines[line.0 as usize].class
     }
 
     fn bit(&self, line: LineId, who: CpuId) -> (usize, u64) {
@@ -150,7 +157,7 @@ mod tests {
     fn a_writer_has_its_line_until_somebody_reads_it() {
         let machine = xeon();
         let mut lines = Lines::new(48);
-        let line = lines.add();
+        let line = lines.add(LineClass::Other);
         let _ = lines.fetch(&machine, line, cpu(0), Access::Write, Time::ZERO);
         assert!(lines.is_hit(line, cpu(0), Access::Modify) && lines.is_hit(line, cpu(0), Access::Read));
         assert!(!lines.is_hit(line, cpu(2), Access::Read));
@@ -163,7 +170,7 @@ mod tests {
     fn far_costs_more_than_near() {
         let machine = xeon();
         let mut lines = Lines::new(48);
-        let line = lines.add();
+        let line = lines.add(LineClass::Other);
         let mut now = Time::ZERO;
         let mut moved = |who: u32, access| {
             now = now.after(Span::from_micros(1));
@@ -181,7 +188,7 @@ mod tests {
     fn one_transfer_at_a_time_per_line() {
         let machine = xeon();
         let mut lines = Lines::new(48);
-        let (line, other) = (lines.add(), lines.add());
+        let (line, other) = (lines.add(LineClass::Other), lines.add(LineClass::Other));
         let _ = lines.fetch(&machine, line, cpu(0), Access::Write, Time::ZERO);
         let _ = lines.fetch(&machine, other, cpu(0), Access::Write, Time::ZERO);
         let at = Time::from_nanos(10_000);
@@ -195,7 +202,7 @@ mod tests {
     fn readers_of_a_clean_line_follow_each_other_fast() {
         let machine = xeon();
         let mut lines = Lines::new(48);
-        let line = lines.add();
+        let line = lines.add(LineClass::Other);
         let _ = lines.fetch(&machine, line, cpu(0), Access::Write, Time::ZERO);
         let at = Time::from_nanos(10_000);
         let mut queued = |who| lines.fetch(&machine, line, cpu(who), Access::Read, at).queued.as_nanos();
@@ -206,9 +213,9 @@ mod tests {
     #[test]
     fn the_words_of_a_block_share_a_line() {
         let mut lines = Lines::new(1_024);
-        let one = lines.of_block(7);
-        assert_eq!(lines.of_block(7), one);
-        assert_ne!(lines.of_block(8), one);
+        let one = lines.of_block(7, LineClass::Other);
+        assert_eq!(lines.of_block(7, LineClass::Other), one);
+        assert_ne!(lines.of_block(8, LineClass::Other), one);
         assert!(!lines.is_hit(one, CpuId::OUTSIDE, Access::Read));
         lines.give(one, CpuId::OUTSIDE, Access::Read);
         assert!(lines.is_hit(one, CpuId::OUTSIDE, Access::Read) && !lines.is_hit(one, cpu(1_023), Access::Read));

@@ -62,6 +62,7 @@ impl LockState {
 impl World {
     /// Takes a lock if it is free. The time of the CPU must be that of the world.
     pub(super) fn take(&mut self, lock: LockId, at: At) -> Take {
+        self.come(at);
         let state = &self.locks[lock.0 as usize];
         if state.holder.is_some() {
             return Take::Held;
@@ -69,12 +70,18 @@ impl World {
         let line = state.line;
         self.stop_reading();
         let asked = self.acting_time();
-        self.get_line(line, at.site, Access::Modify);
-        self.spend_at(at.site, self.machine.costs.lock);
+        self.get_line(line, at, Access::Modify);
+        self.spend_at(at, self.machine.costs.lock);
         let transferred = self.acting_time().since(asked);
         debug_assert!(transferred >= self.machine.costs.lock);
         self.hold(lock, at.site, self.acting_time());
         Take::Taken
+    }
+
+    fn end_wait(&mut self, waiter: Waiter, now: Time) {
+        let waited = now.since(waiter.since);
+        self.lock_stat.site(waiter.site).waits.add(waited);
+        self.cpus[waiter.cpu.index()].waited = waited;
     }
 
     fn hold(&mut self, lock: LockId, site: Site, since: Time) {
@@ -95,11 +102,15 @@ impl World {
     /// A try that found the lock held: the look at its line, which its holder then has to get back.
     pub(super) fn fail_try(&mut self, lock: LockId, at: At) {
         let before = self.acting_time();
-        let line = self.locks[lock.0 as usize].line;
-        self.get_line(line, at.site, Access::Read);
-        self.spend_at(at.site, self.machine.costs.hit);
+        let state = &self.locks[lock.0 as usize];
+        let (line, holder) = (state.line, state.holder.map(|holder| holder.site));
+        self.get_line(line, at, Access::Read);
+        self.spend_at(at, self.machine.costs.hit);
         let cost = self.acting_time().since(before);
         self.lock_stat.site(at.site).failed_tries.add(cost);
+        if let Some(holder) = holder {
+            self.lock_stat.failed_for(at.site, holder);
+        }
         self.record(RecordKind::FailedTry, lock.0, 0);
     }
 
@@ -111,7 +122,9 @@ impl World {
         let state = &mut self.locks[lock.0 as usize];
         state.waiters.push_back(Waiter { cpu, site: at.site, since });
         let holder = state.holder.expect("what is waited for is held").site;
+        let is_bounce = state.last != Some(cpu);
         self.lock_stat.waited_for(at.site, holder);
+        self.lock_stat.site(at.site).contention_bounces += u64::from(is_bounce);
         self.leave(cpu, Phase::WaitsForLock { since }, Time::NEVER);
     }
 
@@ -133,7 +146,7 @@ impl World {
         assert_eq!(waiter.cpu, cpu, "the first waiter is called");
         let line = state.line;
         self.lines.give(line, cpu, Access::Modify);
-        self.lock_stat.site(at.site).waits.add(now.since(waiter.since));
+        self.end_wait(waiter, now);
         self.hold(lock, at.site, now);
         Take::Taken
     }
@@ -160,7 +173,7 @@ impl World {
             let stat = self.lock_stat.site(first.site);
             stat.acquisitions += 1;
             stat.bounces += u64::from(before != Some(first.cpu));
-            stat.waits.add(arrives.since(first.since));
+            self.end_wait(first, arrives);
             self.record(RecordKind::LockTransfer, lock.0, holder.cpu.get());
             if !is_under_way {
                 self.call(first.cpu, arrives, Span::ZERO);
@@ -187,7 +200,7 @@ mod tests {
         let mut world = World::new(1, machine, Preemption::default(), Faults::NONE, Seed::new(1));
         world.run_to(Time::NEVER);
         (0..4).for_each(|cpu| world.agenda.set(cpu, Time::NEVER));
-        let line = world.lines.add();
+        let line = world.lines.add(evenkeel_engine::host::LineClass::QueueLock);
         world.locks.push(LockState::new(line));
         (world, LockId(0))
     }

@@ -20,17 +20,18 @@ pub(crate) mod locks;
 mod place;
 
 pub(crate) use acts::{
-    access, before_release, begin_user, end_user, lock, park, release, sync, try_lock, wait_for_others,
+    access, before_release, begin_step, begin_user, end_user, last_wait, lock, park, release, sync, try_lock,
+    wait_for_others,
 };
 pub(crate) use line::Access;
 pub(crate) use place::{Enter, Tag, with, with_mine};
 
 use crate::faults::{FaultKind, Faults};
 use crate::machine::Machine;
-use account::{Account, Accounting, Activity, Books, Function};
+use account::{Account, Accounting, Activity, Books, Frame, Function};
 use agenda::Agenda;
 use evenkeel_core::{CpuId, Seed, Span, Time};
-use evenkeel_engine::host::{At, Site};
+use evenkeel_engine::host::{At, Site, Sites};
 use events::{Record, RecordKind, Stream};
 use line::{LineId, Lines};
 use locks::LockState;
@@ -85,6 +86,11 @@ struct Cpu {
     /// A kick came while it was not parked.
     is_kicked: bool,
     parks: u64,
+    /// The place in the engine that its last access came from, and the places around it: where a kick, a wait or a
+    /// look at the clock that follows is done.
+    last_in: Sites,
+    /// How long it waited for the lock that it waited for last.
+    waited: Span,
     books: Books,
 }
 
@@ -157,6 +163,8 @@ impl World {
             is_ticked: false,
             is_kicked: false,
             parks: 0,
+            last_in: Sites::NONE,
+            waited: Span::ZERO,
             books: Books::default(),
         };
         let mut agenda = Agenda::new(count + 1);
@@ -196,25 +204,54 @@ impl World {
         self.now
     }
 
-    /// The actor spends time.
-    fn spend(&mut self, activity: Activity, span: Span) {
+    /// The actor spends time, as part of what is done at these places.
+    fn spend(&mut self, activity: Activity, within: Sites, span: Span) {
         match self.acting {
             None => {}
             Some(CpuId::OUTSIDE) => self.outside_ahead = self.outside_ahead.plus(span),
             Some(cpu) => {
                 let cpu = &mut self.cpus[cpu.index()];
                 cpu.local = cpu.local.after(span);
-                cpu.books.book(activity, span);
+                cpu.books.book(Frame { activity, within }, span);
             }
         }
     }
 
-    fn spend_at(&mut self, site: Site, span: Span) {
-        self.spend(Activity::Scheduler(Function::Engine(site)), span);
+    fn spend_at(&mut self, at: At, span: Span) {
+        self.spend(Activity::Scheduler(Function::Engine(at.site)), at.outer, span);
     }
 
-    fn spend_on(&mut self, function: Function, span: Span) {
-        self.spend(Activity::Scheduler(function), span);
+    fn spend_on(&mut self, function: Function, within: Sites, span: Span) {
+        self.spend(Activity::Scheduler(function), within, span);
+    }
+
+    /// The acting CPU is at a place in the engine. What follows a count belongs to what was counted, and what follows a
+    /// question of who owns the CPU belongs to nobody: user code asks.
+    fn come(&mut self, at: At) {
+        match at.site {
+            Site::Count => {}
+            Site::Owner => self.come_into(Sites::NONE),
+            _ => self.come_into(at.outer.with(at.site)),
+        }
+    }
+
+    /// The acting CPU is at these places in the engine, or at none.
+    pub(crate) fn come_into(&mut self, places: Sites) {
+        if let Some(cpu) = self.acting.filter(|cpu| *cpu != CpuId::OUTSIDE) {
+            self.cpus[cpu.index()].last_in = places;
+        }
+    }
+
+    /// How long the acting CPU waited for the lock that it waited for last.
+    fn last_wait(&self) -> Span {
+        let cpu = self.acting.filter(|cpu| *cpu != CpuId::OUTSIDE);
+        cpu.map_or(Span::ZERO, |cpu| self.cpus[cpu.index()].waited)
+    }
+
+    /// Where in the engine the acting CPU is.
+    fn place(&self) -> Sites {
+        let cpu = self.acting.filter(|cpu| *cpu != CpuId::OUTSIDE);
+        cpu.map_or(Sites::NONE, |cpu| self.cpus[cpu.index()].last_in)
     }
 
     fn record(&mut self, kind: RecordKind, a: u32, b: u32) {
@@ -267,7 +304,7 @@ impl World {
     }
 
     /// Gets a line for the actor. Its own time if others can't see it (inside user code) counts from the world's.
-    fn get_line(&mut self, line: LineId, site: Site, access: Access) {
+    fn get_line(&mut self, line: LineId, at: At, access: Access) {
         let Some(who) = self.acting else { return };
         if self.lines.is_hit(line, who, access) {
             return;
@@ -280,12 +317,8 @@ impl World {
         let overlap = if access == Access::Read && self.reads_on() { self.machine.reads_overlap } else { 1 };
         let moved = Span::from_nanos(transfer.moved.as_nanos().div_ceil(overlap));
         let whole = transfer.queued.plus(moved);
-        let stat = self.lock_stat.site(site);
-        stat.transfers.add(whole);
-        if transfer.queued > Span::ZERO {
-            stat.queued_transfers.add(transfer.queued);
-        }
-        self.spend_at(site, whole);
+        self.lock_stat.transfer(self.lines.class(line), at.site, whole, transfer.queued);
+        self.spend_at(at, whole);
     }
 
     /// Whether the actor has just read another line; it has from here on.
@@ -310,15 +343,16 @@ impl World {
         ahead < COLLECTED_MAX && self.lines.is_hit(line, cpu, access)
     }
 
-    fn access(&mut self, line: LineId, site: Site, access: Access) {
+    fn access(&mut self, line: LineId, at: At, access: Access) {
         self.cost_points += 1;
+        self.come(at);
         if access != Access::Read {
             self.stop_reading();
         }
-        self.get_line(line, site, access);
+        self.get_line(line, at, access);
         let costs = &self.machine.costs;
         let cost = if access == Access::Modify { costs.atomic } else { costs.hit };
-        self.spend_at(site, cost);
+        self.spend_at(at, cost);
     }
 
     /// The next piece of the work that the acting CPU's poll has declared. False if there is none left.
@@ -345,9 +379,9 @@ impl World {
         self.cpus[cpu.index()].work = Span::from_nanos(state.work.as_nanos() - piece);
         let ran = scale(piece, 100, percent);
         let passed = scale(ran, 1_000, self.machine.got_permille);
-        self.spend(Activity::Work, Span::from_nanos(ran));
+        self.spend(Activity::Work, Sites::NONE, Span::from_nanos(ran));
         if passed > ran {
-            self.spend(Activity::Taken, Span::from_nanos(passed - ran));
+            self.spend(Activity::Taken, Sites::NONE, Span::from_nanos(passed - ran));
         }
         true
     }
@@ -367,7 +401,7 @@ impl World {
         }
         state.is_ticked = true;
         state.skip_ticks(tick.period, &mut self.faults);
-        self.spend_on(Function::Tick, tick.handler);
+        self.spend_on(Function::Tick, Sites::NONE, tick.handler);
         true
     }
 
@@ -394,7 +428,7 @@ impl World {
     pub(crate) fn cpu_time(&mut self) -> Option<(Span, u64)> {
         let is_taken = self.machine.got_permille < 1_000 || self.faults.takes_processor();
         let cpu = self.acting.filter(|cpu| *cpu != CpuId::OUTSIDE && is_taken)?;
-        self.spend_on(Function::Clock, self.machine.costs.clock_read);
+        self.spend_on(Function::Clock, self.place(), self.machine.costs.clock_read);
         let state = &self.cpus[cpu.index()];
         let all = [Activity::Idle, Activity::Taken].into_iter().chain(FaultKind::ALL.map(Activity::Lost));
         let off = all.map(|activity| state.books.of(activity)).fold(Span::ZERO, Span::plus);
@@ -403,7 +437,7 @@ impl World {
 
     pub(crate) fn read_clock(&mut self) -> Time {
         self.cost_points += 1;
-        self.spend_on(Function::Clock, self.machine.costs.clock_read);
+        self.spend_on(Function::Clock, self.place(), self.machine.costs.clock_read);
         // Never zero: the engine takes that for "never yet".
         self.acting_time().max(Time::from_nanos(1))
     }
@@ -416,26 +450,28 @@ impl World {
                 let state = &mut self.cpus[cpu.index()];
                 state.work = state.work.plus(work);
             }
-            _ => self.spend(Activity::Work, work),
+            _ => self.spend(Activity::Work, Sites::NONE, work),
         }
     }
 
     /// Something is done to a queue whose lock is held, this many times.
     pub(crate) fn queue_operations(&mut self, at: At, count: u64) {
         self.cost_points += 1;
-        self.spend_at(at.site, self.machine.costs.queue_operation.times(count));
+        self.come(at);
+        self.spend_at(at, self.machine.costs.queue_operation.times(count));
     }
 
     pub(crate) fn fence(&mut self, at: At) {
         self.cost_points += 1;
         self.stop_reading();
-        self.spend_at(at.site, self.machine.costs.atomic);
+        self.come(at);
+        self.spend_at(at, self.machine.costs.atomic);
     }
 
     pub(crate) fn kick(&mut self, target: CpuId) {
         self.cost_points += 1;
         self.record(RecordKind::Kick, target.get(), 0);
-        self.spend_on(Function::Kick, self.machine.costs.kick);
+        self.spend_on(Function::Kick, self.place(), self.machine.costs.kick);
         let arrives = self.acting_time().after(self.machine.costs.kick_delivery);
         let late = self.faults.delay(FaultKind::LateKick);
         let state = &mut self.cpus[target.index()];
@@ -466,7 +502,7 @@ impl World {
 
     pub(crate) fn observe_dispatch(&mut self, key: evenkeel_engine::host::TaskKey, group: u32) {
         self.cost_points += 1;
-        self.spend_on(Function::Switch, self.machine.costs.switch);
+        self.spend_on(Function::Switch, Sites::NONE.with(Site::Dispatch), self.machine.costs.switch);
         let task = self.stream.task(key);
         self.record(RecordKind::Dispatch, task, group);
     }
@@ -483,6 +519,11 @@ impl World {
 
     pub(crate) fn lock_stat(&self) -> lock_stat::LockStat {
         self.lock_stat.stat()
+    }
+
+    /// From here on, counts of locks and lines begin anew.
+    pub(crate) fn clear_lock_stat(&mut self) {
+        self.lock_stat = lock_stat::Collector::default();
     }
 
     pub(crate) fn keep_records(&mut self) {
@@ -535,8 +576,8 @@ impl World {
         self.agenda.set(cpu.index(), Time::NEVER);
         let state = &mut self.cpus[cpu.index()];
         if let Phase::WaitsForLock { .. } | Phase::Idle { .. } = state.phase {
-            for (activity, span) in state.waits(at) {
-                state.books.book(activity, span);
+            for (frame, span) in state.waits(at) {
+                state.books.book(frame, span);
             }
         }
         (state.phase, state.local) = (Phase::Runs, at);

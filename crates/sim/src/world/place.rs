@@ -5,6 +5,7 @@
 use super::World;
 use super::line::LineId;
 use super::locks::{LockId, LockState};
+use evenkeel_engine::host::LineClass;
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -46,15 +47,21 @@ impl Drop for Enter<'_> {
 }
 
 /// Which line or lock something is: found out at its first use, in the order of first uses, so that it depends on no
-/// address. Zero before; then the id of its world, above its number.
-#[derive(Debug, Default)]
+/// address. Its class before; then the id of its world, above its number.
+#[derive(Debug)]
 pub(crate) struct Tag(AtomicU64);
 
 impl Tag {
-    fn resolve(&self, world: &mut World, make: impl FnOnce(&mut World) -> u32) -> Option<u32> {
+    /// Of a word or a lock whose line is of this class.
+    pub(crate) fn new(class: LineClass) -> Tag {
+        Tag(AtomicU64::new(class as u64))
+    }
+
+    fn resolve(&self, world: &mut World, make: impl FnOnce(&mut World, LineClass) -> u32) -> Option<u32> {
         let tag = self.0.load(Ordering::Relaxed);
-        if tag == 0 {
-            let number = make(world);
+        if tag >> 32 == 0 {
+            let class = usize::try_from(tag).ok().and_then(|class| LineClass::ALL.get(class).copied());
+            let number = make(world, class.unwrap_or_default());
             self.0.store(u64::from(world.id) << 32 | u64::from(number), Ordering::Relaxed);
             return Some(number);
         }
@@ -65,13 +72,13 @@ impl Tag {
 
     /// The line of the word with this tag, in this block of memory. `None` if it is another world's.
     pub(super) fn line(&self, world: &mut World, block: usize) -> Option<LineId> {
-        self.resolve(world, |world| world.lines.of_block(block).0).map(LineId)
+        self.resolve(world, |world, class| world.lines.of_block(block, class).0).map(LineId)
     }
 
     /// The lock with this tag. `None` if it is another world's.
     pub(super) fn lock(&self, world: &mut World) -> Option<LockId> {
-        let make = |world: &mut World| {
-            let line = world.lines.add();
+        let make = |world: &mut World, class| {
+            let line = world.lines.add(class);
             world.locks.push(LockState::new(line));
             u32::try_from(world.locks.len() - 1).expect("there are fewer than 2^32 locks")
         };
