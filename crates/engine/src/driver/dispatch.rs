@@ -21,6 +21,8 @@ pub(super) struct Slice {
     began: Time,
     /// One per node from the group to the top.
     reservations: Vec<Reservation>,
+    /// How long the shortest of them lasts.
+    reserved: Span,
 }
 
 /// The CPU time that was last compared with the time that passed.
@@ -71,7 +73,7 @@ impl<H: Host> Turns<H> {
                         H::queue_operations(at, 1);
                     }
                     let slot = slice.slot;
-                    self.slice = Some(slice);
+                    self.slice = Some(self.stretch(machine, slice, now));
                     return self.take(machine, &mut queue, slot, now);
                 }
                 Turn::Ends(why) => self.end_slice(machine, &mut queue, &slice, why, now),
@@ -117,6 +119,16 @@ impl<H: Host> Turns<H> {
         } else {
             Turn::GoesOn
         }
+    }
+
+    /// Reserves the rest of the slice for a turn that goes on for longer than was reserved.
+    fn stretch(&self, machine: &Machine<H>, mut slice: Slice, now: Time) -> Slice {
+        if now.since(slice.began) >= slice.reserved {
+            let at = self.at(Site::Dispatch);
+            slice.reservations.iter_mut().for_each(|reservation| machine.reserve_slice(at, reservation));
+            slice.reserved = Span::MAX;
+        }
+        slice
     }
 
     /// Settles what the turn used: all the time since the pick, less what the thread did not get.
@@ -167,7 +179,8 @@ impl<H: Host> Turns<H> {
         let port = self.seat().port_of(queue.fair.payload(slot).port.node());
         self.seat().set_running(Some(port));
         self.seat().slice_end.set(now.after(machine.config.slice));
-        self.slice = Some(Slice { slot, began: now, reservations });
+        let reserved = reservations.iter().map(|reservation| reservation.lasts).min().unwrap_or_default();
+        self.slice = Some(Slice { slot, began: now, reservations, reserved });
         self.seat().prune_ports();
         let task = self.take(machine, queue, slot, now);
         // After the task has left: what is published is what waits.

@@ -2,7 +2,7 @@
 //!
 //! One clock per group, shared by all CPUs: service received anywhere, divided by weight. Charging a turn at its end
 //! would let all CPUs pick the same group at once, so what turns of the group usually take, a slice at most, is *reserved*
-//! at the pick and *settled* at the end. A group that
+//! at the pick and *settled* at the end; a turn that takes longer reserves the rest of the slice. A group that
 //! becomes runnable while none of it waits anywhere is *raised* to the *level*, the smallest clock that waits on the CPUs of
 //! its mask, less a credit: sleep earns no more than that, and a debt stays. One level for each mask that groups have: who
 //! has CPUs of its own runs ahead, and must not carry along those who share theirs (decision 0008).
@@ -75,6 +75,8 @@ pub(crate) struct Reservation {
     /// The weight that it was made with; the settlement uses the same.
     weight: Weight,
     amount: Vspan,
+    /// How long the turn may take before the amount is too little.
+    pub(crate) lasts: Span,
 }
 
 /// An access that only debug builds make.
@@ -92,7 +94,7 @@ impl<H: Host> Machine<H> {
         let at = Self::charge_at(at);
         let row = self.table.row(group);
         let weight = row.weight(at);
-        let amount = self.usual_turn(at, group);
+        let (amount, lasts) = self.usual_turn(at, group);
         if cfg!(debug_assertions) {
             row.line.reserved.fetch_add(check_at(at), amount.units(), Relaxed);
         }
@@ -104,17 +106,31 @@ impl<H: Host> Machine<H> {
         if Vtime::from_bits(largest.load(at, Relaxed)).is_before(picked) {
             largest.store(at, picked.bits(), Relaxed);
         }
-        Reservation { group, weight, amount }
+        Reservation { group, weight, amount, lasts }
     }
 
-    /// What a turn of the group usually costs it: a slice at most, and nothing if it is so short that turns of it on all
-    /// CPUs at once would not make a slice. Then a second charge per turn is worse than what it corrects.
-    pub(super) fn usual_turn(&self, at: At, group: GroupId) -> Vspan {
+    /// Reserves a whole slice for a turn that takes longer than was reserved. A group whose turns are short on average and
+    /// now and then long would otherwise be picked by all CPUs at once.
+    pub(crate) fn reserve_slice(&self, at: At, reservation: &mut Reservation) {
+        let at = Self::charge_at(at);
+        let line = &self.table.row(reservation.group).line;
+        let amount = self.reserved_amount(self.config.slice, reservation.weight);
+        let missing = amount.units().saturating_sub(reservation.amount.units());
+        if cfg!(debug_assertions) {
+            line.reserved.fetch_add(check_at(at), missing, Relaxed);
+        }
+        line.clock.fetch_add(at, missing, Relaxed);
+        *reservation = Reservation { amount, lasts: Span::MAX, ..*reservation };
+    }
+
+    /// What a turn of the group usually costs it, a slice at most, and how long that lasts. Nothing if it is so short that
+    /// turns of it on all CPUs at once would not make a slice: then a second charge per turn is worse than what it corrects.
+    pub(super) fn usual_turn(&self, at: At, group: GroupId) -> (Vspan, Span) {
         let row = self.table.row(group);
         let turn = Span::from_nanos(row.line.turn.load(at, Relaxed)).min(self.config.slice);
         match turn > self.short_turn() {
-            true => self.reserved_amount(turn, row.weight(at)),
-            false => Vspan::ZERO,
+            true => (self.reserved_amount(turn, row.weight(at)), turn),
+            false => (Vspan::ZERO, self.short_turn()),
         }
     }
 

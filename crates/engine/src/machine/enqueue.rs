@@ -39,7 +39,7 @@ impl<H: Host> Machine<H> {
             // What a task of the group that runs elsewhere has reserved is not yet received: it is not held against it. One
             // usual turn is forgiven without asking whether any runs. The group that runs is taken as it will be at the end of
             // its slice: its clock at the pick says nothing of what it received on other CPUs meanwhile.
-            let clock = self.table.row(group).clock(at).minus(self.usual_turn(at, group));
+            let clock = self.table.row(group).clock(at).minus(self.usual_turn(at, group).0);
             if !self.table.row(running).clock(at).is_before(clock) {
                 queue.cut.get_or_insert(Cut { of: running, by: group });
             }
