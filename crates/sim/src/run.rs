@@ -14,7 +14,7 @@ use crate::world::account::Accounting;
 use crate::world::events::Record;
 use crate::world::lock_stat::LockStat;
 use crate::world::{self, Enter, Preemption, World};
-use evenkeel_core::{CpuId, Span, Time};
+use evenkeel_core::{CpuId, GroupId, Span, Time, Vtime};
 use evenkeel_engine::api::{self, Handle};
 use evenkeel_engine::{Driver, Machine as EngineMachine, SLICE_DEFAULT, Step};
 use outside::{Act, Outside};
@@ -323,12 +323,33 @@ impl Simulation {
 
     /// From here on, keeps every event.
     pub fn keep_records(&mut self) {
-        self.world_mut().keep_records();
+        self.keep_records_up_to(usize::MAX);
     }
 
-    /// The events kept.
+    /// From here on, keeps events until there are `max`: each takes 32 bytes.
+    pub fn keep_records_up_to(&mut self, max: usize) {
+        self.world_mut().keep_records(max);
+    }
+
+    /// The events kept, in the order in which they happened: no later one is a cause of an earlier one. Times grow on one
+    /// CPU; those of different CPUs may be out of order a little, since a CPU may be ahead of the others.
     pub fn records(&self) -> &[Record] {
         self.world().records()
+    }
+
+    /// How many events were not kept since [`Simulation::keep_records_up_to`], because there were too many.
+    pub fn left_out(&self) -> u64 {
+        self.world().left_out()
+    }
+
+    /// How many tasks wait in a CPU's queue, as the engine publishes it.
+    pub fn queue_length(&self, cpu: CpuId) -> usize {
+        self.parts.engine.queue_length(cpu)
+    }
+
+    /// What the clock of a group that is alive shows.
+    pub fn group_clock(&self, group: GroupId) -> Vtime {
+        self.parts.engine.group_clock(group)
     }
 
     /// How much was done so far.

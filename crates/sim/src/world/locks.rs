@@ -87,7 +87,7 @@ impl World {
         if before.is_some_and(|before| before != cpu) {
             stat.bounces += 1;
             let before = before.map_or(u32::MAX, CpuId::get);
-            self.record(RecordKind::LockTransfer, lock.0, before);
+            self.record(RecordKind::LockTransfer, lock.0, before.into());
         }
     }
 
@@ -121,6 +121,7 @@ impl World {
         let state = &mut self.locks[lock.0 as usize];
         state.is_called = false;
         if state.holder.is_some_and(|holder| holder.cpu == cpu) {
+            self.record(RecordKind::LockGot, lock.0, 0);
             return Take::Taken;
         }
         if state.holder.is_some() {
@@ -132,6 +133,7 @@ impl World {
         let line = state.line;
         self.lines.give(line, cpu, Access::Modify);
         self.lock_stat.site(at.site).waits.add(now.since(waiter.since));
+        self.record(RecordKind::LockGot, lock.0, 0);
         self.hold(lock, at.site, now);
         Take::Taken
     }
@@ -159,7 +161,7 @@ impl World {
             stat.acquisitions += 1;
             stat.bounces += u64::from(before != Some(first.cpu));
             stat.waits.add(arrives.since(first.since));
-            self.record(RecordKind::LockTransfer, lock.0, holder.cpu.get());
+            self.record(RecordKind::LockTransfer, lock.0, holder.cpu.get().into());
             if !is_under_way {
                 self.call(first.cpu, arrives);
             }

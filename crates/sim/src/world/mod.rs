@@ -27,7 +27,7 @@ pub(crate) use place::{Enter, Tag, with, with_mine};
 use crate::machine::Machine;
 use account::{Account, Accounting, Activity, Books, Function};
 use agenda::Agenda;
-use evenkeel_core::{CpuId, Span, Time};
+use evenkeel_core::{CpuId, GroupId, Span, Time, Vtime};
 use evenkeel_engine::host::{At, Site};
 use events::{Record, RecordKind, Stream};
 use line::{LineId, Lines};
@@ -74,6 +74,10 @@ struct Cpu {
     /// A kick came while it was not parked.
     is_kicked: bool,
     parks: u64,
+    /// The task that was dispatched last, and its group, by their numbers.
+    dispatched: (u32, u32),
+    /// Work that it had done when the user code that runs, or ran last, began.
+    worked_before: Span,
     books: Books,
 }
 
@@ -140,6 +144,8 @@ impl World {
             is_ticked: false,
             is_kicked: false,
             parks: 0,
+            dispatched: (u32::MAX, u32::MAX),
+            worked_before: Span::ZERO,
             books: Books::default(),
         };
         let mut agenda = Agenda::new(count + 1);
@@ -191,6 +197,11 @@ impl World {
         }
     }
 
+    fn acting_cpu(&mut self) -> Option<&mut Cpu> {
+        let cpu = self.acting.filter(|cpu| *cpu != CpuId::OUTSIDE)?;
+        Some(&mut self.cpus[cpu.index()])
+    }
+
     fn spend_at(&mut self, site: Site, span: Span) {
         self.spend(Activity::Scheduler(Function::Engine(site)), span);
     }
@@ -199,7 +210,7 @@ impl World {
         self.spend(Activity::Scheduler(function), span);
     }
 
-    fn record(&mut self, kind: RecordKind, a: u32, b: u32) {
+    fn record(&mut self, kind: RecordKind, a: u32, b: u64) {
         let record = Record { at: self.acting_time(), cpu: self.acting.unwrap_or(CpuId::OUTSIDE), kind, a, b };
         self.stream.add(record);
     }
@@ -429,7 +440,37 @@ impl World {
         self.cost_points += 1;
         self.spend_on(Function::Switch, self.machine.costs.switch);
         let task = self.stream.task(key);
-        self.record(RecordKind::Dispatch, task, group);
+        if let Some(cpu) = self.acting_cpu() {
+            cpu.dispatched = (task, group);
+        }
+        self.record(RecordKind::Dispatch, task, group.into());
+    }
+
+    /// Its address may be another task's by now: it has a number since it was dispatched.
+    pub(crate) fn observe_leave(&mut self) {
+        let (task, group) = self.acting_cpu().map_or((u32::MAX, u32::MAX), |cpu| cpu.dispatched);
+        self.record(RecordKind::Leave, task, group.into());
+    }
+
+    pub(crate) fn observe_queue(&mut self, cpu: CpuId, count: usize) {
+        self.record(RecordKind::Queue, cpu.get(), count as u64);
+    }
+
+    pub(crate) fn observe_clock(&mut self, group: GroupId, clock: Vtime) {
+        self.record(RecordKind::Clock, group.get(), clock.bits());
+    }
+
+    fn begin_user(&mut self, cpu: CpuId) {
+        self.record(RecordKind::UserBegin, 0, 0);
+        let state = &mut self.cpus[cpu.index()];
+        state.is_in_user = true;
+        state.worked_before = state.books.of(Activity::Work);
+    }
+
+    fn record_user_end(&mut self, cpu: CpuId) {
+        let state = &self.cpus[cpu.index()];
+        let worked = state.books.of(Activity::Work).minus(state.worked_before);
+        self.record(RecordKind::UserEnd, 0, worked.as_nanos());
     }
 
     /// What every CPU's time went to until now.
@@ -452,12 +493,16 @@ impl World {
         self.lock_stat.stat()
     }
 
-    pub(crate) fn keep_records(&mut self) {
-        self.stream.keep();
+    pub(crate) fn keep_records(&mut self, max: usize) {
+        self.stream.keep(max);
     }
 
     pub(crate) fn records(&self) -> &[Record] {
         self.stream.kept()
+    }
+
+    pub(crate) fn left_out(&self) -> u64 {
+        self.stream.left_out()
     }
 
     pub(crate) fn digest(&self) -> (u64, u64) {
@@ -503,6 +548,7 @@ impl World {
 
     /// The fiber of the acting CPU has returned.
     pub(crate) fn end_cpu(&mut self, cpu: CpuId) {
+        self.record(RecordKind::End, 0, 0);
         self.cpus[cpu.index()].phase = Phase::Ended;
         self.cpus[cpu.index()].books.catch_up();
         self.acting = None;
