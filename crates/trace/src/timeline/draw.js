@@ -157,7 +157,7 @@ function drawWaiting(context, left, top, area, inner) {
   context.fillStyle = colors.text;
   context.textAlign = "left";
   context.textBaseline = "top";
-  const text = "at most " + Math.round(most) + " waiting";
+  const text = "line: 0 to " + Math.round(most) + " waiting";
   context.globalAlpha = 0.8;
   context.fillStyle = colors.back;
   context.fillRect(left + 3, top + 2, context.measureText(text).width + 8, 15);
@@ -213,7 +213,7 @@ function drawRows() {
     for (let each = 1; each < height; each++) pixels.copyWithin(each * width, 0, width);
     context.putImageData(image, Math.round(view.gutter * ratio), y);
     if (showsQueues()) drawQueue(context, cpus[row].queue, yOf(row) + barHeight());
-    if (view.row >= 13) drawNames(context, cpus[row], yOf(row));
+    if (view.row >= 6) drawNames(context, cpus[row], yOf(row));
   }
   drawGutter(context, first, last);
   drawAxis(context);
@@ -239,24 +239,28 @@ function drawQueue(context, queue, top) {
   }
 }
 
+// Where a slice begins, and its name: for those that are wide enough.
 function drawNames(context, cpu, y) {
-  const narrowest = 34 / scaleOf();
+  const narrowest = 7 / scaleOf();
   context.textAlign = "left";
   context.textBaseline = "middle";
-  // At most so many names fit, so the search ends soon where slices are narrow.
-  if ((view.to - view.from) / narrowest < 0.5) return;
   for (let index = firstAbove(cpu.end, view.from); index < cpu.count && cpu.begin[index] < view.to; index++) {
     if (cpu.end[index] - cpu.begin[index] < narrowest) continue;
     const x0 = Math.max(view.gutter, xOf(cpu.begin[index])), x1 = Math.min(view.width, xOf(cpu.end[index]));
-    if (x1 - x0 < 26) continue;
-    const kind = cpu.kind[index] & 3;
+    const isDark = (color) => color[0] * 0.3 + color[1] * 0.59 + color[2] * 0.11 <= 140;
+    const kind = cpu.kind[index] & 3, color = colorOf(cpu, index);
+    if (cpu.begin[index] >= view.from && kind !== IDLE) {
+      context.fillStyle = "rgb(0 0 0 / .38)";
+      context.fillRect(x0, y, 1, barHeight());
+    }
+    if (view.row < 12 || x1 - x0 < 26) continue;
     const whole = kind === TASK ? `${header.groups[cpu.group[index]]} #${cpu.task[index]}` : ["", "user code", "idle", "lock wait"][kind];
     const short = kind === TASK ? "#" + cpu.task[index] : whole;
     const fits = (text) => context.measureText(text).width <= x1 - x0 - 8;
     const text = fits(whole) ? whole : fits(short) ? short : "";
-    const [red, green, blue] = colorOf(cpu, index);
-    context.fillStyle = kind === IDLE ? colors.soft : red * 0.3 + green * 0.59 + blue * 0.11 > 140 ? "#101318" : "#ffffff";
-    context.fillText(text, x0 + 4, y + barHeight() / 2 + 0.5);
+    const isFaded = kind === IDLE || (view.only >= 0 && view.only !== cpu.group[index]);
+    context.fillStyle = isFaded ? colors.soft : isDark(color) ? "#ffffff" : "#101318";
+    context.fillText(text, x0 + 5, y + barHeight() / 2 + 0.5);
   }
 }
 

@@ -24,7 +24,7 @@ function layOut(isFirst) {
   view.height = scroller.clientHeight;
   const widest = Math.max(String(cpus.length - 1).length, 2);
   view.gutter = Math.min(24 + widest * 9 + 12, view.width / 4);
-  if (isFirst) view.row = Math.max(3, Math.min(28, Math.floor((view.height - view.axis) / cpus.length)));
+  if (isFirst) view.row = Math.max(3, Math.min(44, Math.floor((view.height - view.axis) / cpus.length)));
   // The stage is as high as what is seen, and stays there while the rows scroll.
   element("stage").style.height = view.height + "px";
   element("rows").style.height = Math.max(view.height, view.axis + cpus.length * view.row) + "px";
