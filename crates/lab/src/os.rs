@@ -25,6 +25,8 @@ pub(crate) enum Urgency {
     RealTime,
     /// Not allowed to be more than an ordinary thread; its timers have no slack at least.
     Ordinary,
+    /// No thread: a device outside a simulated machine.
+    Virtual,
 }
 
 /// Gives the calling thread real-time priority where that is allowed.

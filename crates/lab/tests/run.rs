@@ -4,35 +4,15 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail their test")]
 
-use std::path::{Path, PathBuf};
+mod common;
+
+use std::path::Path;
 use std::process::{Command, Output};
 
+use common::{Folder, code, number, stderr};
 use serde_json::Value;
 
-const TARGETS: &[&str] = &["threads", "tokio", "tokio-split", "tokio-split-nice"];
-
-/// A folder that is gone at the end of a test.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(test: &str) -> Folder {
-        let path = std::env::temp_dir().join(format!("evenkeel-run-{}-{test}", std::process::id()));
-        std::fs::create_dir(&path).unwrap();
-        Folder(path)
-    }
-
-    fn scenario(&self, text: &str) -> PathBuf {
-        let path = self.0.join("tiny.toml");
-        std::fs::write(&path, text).unwrap();
-        path
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        std::fs::remove_dir_all(&self.0).unwrap();
-    }
-}
+const TARGETS: &[&str] = &["threads", "tokio", "tokio-split", "tokio-split-nice", "sim"];
 
 fn evenkeel(scenario: &Path, more: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_evenkeel"));
@@ -44,24 +24,12 @@ fn evenkeel(scenario: &Path, more: &[&str]) -> Output {
 fn runs(folder: &Folder, scenario: &str, more: &[&str]) -> Vec<Value> {
     let json = folder.0.join("out.json");
     let on = TARGETS.join(",");
-    let mut arguments = vec!["--on", &on, "--json", json.to_str().unwrap()];
+    let mut arguments = vec!["--on", &on, "--machine", "flat-2", "--json", json.to_str().unwrap()];
     arguments.extend(more);
     let output = evenkeel(&folder.scenario(scenario), &arguments);
     assert_eq!(code(&output), 0, "{}", stderr(&output));
     let whole: Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
     whole.as_array().unwrap().clone()
-}
-
-fn code(output: &Output) -> i32 {
-    output.status.code().unwrap()
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-fn number(value: &Value, pointer: &str) -> f64 {
-    value.pointer(pointer).and_then(Value::as_f64).unwrap_or_else(|| panic!("no number at {pointer} in {value}"))
 }
 
 const MIXED: &str = r#"
@@ -300,7 +268,7 @@ fn bad_options_are_bad_input() {
         (&["--workers", "0"], "--workers"),
         (&["--seed", "x"], "--seed"),
         (&["--on", "tokio", "--set", "claim"], "expected switch=value"),
-        (&["--on", "tokio", "--set", "claim=block"], "only `threads` has switches"),
+        (&["--on", "tokio", "--set", "claim=block"], "only `threads` and `sim` have switches"),
         (&["--set", "clam=block"], "no such switch"),
         (&["--set", "claim=maybe"], "no such value"),
         (&["--on", "tokio", "--json", "/"], "--json /"),

@@ -20,11 +20,13 @@
 //! - V4: no suspended fiber is dropped: a machine that stops lets all of them return. One that failed leaks them.
 
 mod fiber;
+mod here;
 mod host;
 pub mod machine;
 mod run;
 mod world;
 
+pub use here::{Here, here};
 pub use run::{Config, Digest, Failure, Simulation, Speed, StartError};
 pub use world::Preemption;
 pub use world::account::{Account, Accounting, Activity, Function};

@@ -352,6 +352,11 @@ impl Simulation {
         self.parts.engine.group_clock(group)
     }
 
+    /// The events kept, which are not kept here any longer; those to come are.
+    pub fn take_records(&mut self) -> Vec<Record> {
+        self.world_mut().take_records()
+    }
+
     /// How much was done so far.
     pub fn speed(&self) -> Speed {
         Speed { cost_points: self.world().cost_points, turns: self.parts.turns }

@@ -19,6 +19,13 @@ pub fn run(work: Duration) -> Run {
     Run { left: Span::from(work) }
 }
 
+impl Run {
+    /// What is still to be computed, beside the piece that is under way: none from when the last one begins.
+    pub fn left(&self) -> Duration {
+        self.left.into()
+    }
+}
+
 /// Future of [`run`].
 ///
 /// # Panics

@@ -1,9 +1,11 @@
-//! The arrivals of a run: one thread outside every runtime starts everything when it is due.
+//! The arrivals of a run: something outside every runtime starts everything when it is due. In real time that is a thread,
+//! on a simulated machine a device.
 //!
 //! Knows nothing of what a task does once it has been started.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -84,23 +86,75 @@ impl<S: Spawner> Generator<S> {
         }
     }
 
-    /// Starts the rest, each when it is due, until the end of the measurement or `broken_off`.
+    /// What arrives later.
+    pub(crate) fn arrivals(self, timeline: Timeline) -> Arrivals<S> {
+        let agenda = Agenda::new(&self.sources, timeline);
+        Arrivals { common: self.common, sources: self.sources, agenda, late: Responses::empty(), refused: 0 }
+    }
+}
+
+/// Starts the rest, each when it is due.
+#[derive(Debug)]
+pub(crate) struct Arrivals<S> {
+    common: Arc<Common<S>>,
+    sources: Vec<Source<S>>,
+    agenda: Agenda,
+    late: Responses,
+    refused: u64,
+}
+
+/// Something that is due, and not done yet.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Deed {
+    pub(crate) due: Moment,
+    event: Event,
+}
+
+impl<S: Spawner> Arrivals<S> {
+    /// Does everything when it is due, on the calling thread, until the end of the measurement or `broken_off`.
     pub(crate) fn run(mut self, timeline: Timeline, broken_off: &AtomicBool) -> Generated {
         let urgency = os::become_urgent();
-        let mut agenda = Agenda::new(&self.sources, timeline);
-        let mut generated = Generated { late: Responses::empty(), urgency, refused: 0 };
-        while let Some((due, event)) = agenda.next() {
-            if due > timeline.measured.to || !self.wait(due, broken_off) {
+        while let Some(deed) = self.next(timeline.measured.to) {
+            if !self.wait(deed.due, broken_off) {
                 break;
             }
-            self.act(due, event, &mut agenda, &mut generated);
+            self.carry_out(deed);
         }
-        generated
+        Generated { urgency, ..self.generated() }
+    }
+
+    /// What there is to say so far.
+    pub(crate) fn generated(&self) -> Generated {
+        Generated { late: self.late.clone(), urgency: Urgency::Virtual, refused: self.refused }
+    }
+
+    /// What is due next, if that is until `until`, and plans what follows it.
+    pub(crate) fn next(&mut self, until: Moment) -> Option<Deed> {
+        // Ends: each turn takes an event, and those of sources that have stopped leave no other.
+        loop {
+            let (due, event) = self.agenda.next(until)?;
+            match event {
+                Event::Start(number) => {
+                    if let Arrival::Open { .. } = self.sources[number].set.arrival {
+                        self.plan_arrival(number, due);
+                    }
+                }
+                Event::Stop(number) => self.agenda.stopped[number] = true,
+                Event::Arrive(number) if self.agenda.stopped[number] => continue,
+                Event::Arrive(number) => self.plan_arrival(number, due),
+            }
+            return Some(Deed { due, event });
+        }
+    }
+
+    fn plan_arrival(&mut self, number: usize, last: Moment) {
+        let next = self.sources[number].next_arrival(last);
+        self.agenda.add(next, Event::Arrive(number));
     }
 
     /// Sleeps until `due`; `false` if the run was broken off before.
     fn wait(&self, due: Moment, broken_off: &AtomicBool) -> bool {
-        let clock = *self.common.meter().clock();
+        let clock = self.common.meter().clock();
         loop {
             if broken_off.load(Ordering::Relaxed) {
                 return false;
@@ -113,25 +167,16 @@ impl<S: Spawner> Generator<S> {
         }
     }
 
-    fn act(&mut self, due: Moment, event: Event, agenda: &mut Agenda, generated: &mut Generated) {
+    /// Does it.
+    pub(crate) fn carry_out(&mut self, deed: Deed) {
+        let Deed { due, event } = deed;
         match event {
-            Event::Start(number) => {
-                self.sources[number].start(due);
-                if let Arrival::Open { .. } = self.sources[number].set.arrival {
-                    agenda.add(self.sources[number].next_arrival(due), Event::Arrive(number));
-                }
-            }
-            Event::Stop(number) => {
-                self.sources[number].starter.stop();
-                agenda.stopped[number] = true;
-            }
-            Event::Arrive(number) if agenda.stopped[number] => {}
+            Event::Start(number) => self.sources[number].start(due),
+            Event::Stop(number) => self.sources[number].starter.stop(),
             Event::Arrive(number) => {
                 let crowded = self.common.meter().is_crowded();
-                let late = self.common.meter().now().since(due);
-                generated.late.record(late);
-                generated.refused += self.sources[number].arrive(due, crowded);
-                agenda.add(self.sources[number].next_arrival(due), Event::Arrive(number));
+                self.late.record(self.common.meter().now().since(due));
+                self.refused += self.sources[number].arrive(due, crowded);
             }
         }
     }
@@ -167,6 +212,7 @@ impl<S: Spawner> Source<S> {
 }
 
 /// What is still to come, in order of time; ties in order of entry.
+#[derive(Debug)]
 struct Agenda {
     events: BinaryHeap<Reverse<(Moment, u64, Event)>>,
     entered: u64,
@@ -195,7 +241,10 @@ impl Agenda {
         self.events.push(Reverse((due, self.entered, event)));
     }
 
-    fn next(&mut self) -> Option<(Moment, Event)> {
-        self.events.pop().map(|Reverse((due, _, event))| (due, event))
+    /// The next event, if it is due until `until`.
+    fn next(&mut self, until: Moment) -> Option<(Moment, Event)> {
+        let next = self.events.peek_mut().filter(|next| next.0.0 <= until)?;
+        let Reverse((due, _, event)) = PeekMut::pop(next);
+        Some((due, event))
     }
 }

@@ -8,8 +8,10 @@
 //! - M2: `runnable` and `since` of a cell change together.
 
 use std::cell::RefCell;
+use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::ThreadId;
 use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
@@ -24,6 +26,10 @@ const RESPONSE_UNIT: Duration = Duration::from_nanos(100);
 
 /// Digits that a recorded response keeps.
 const RESPONSE_DIGITS: u8 = 3;
+
+/// More tasks than this are not spawned by arrivals or by other tasks: they would only show how
+/// much memory the machine has.
+pub(crate) const TASKS_MAX: i64 = 2_000_000;
 
 /// How many tasks became runnable less how many ceased to be, and the sum of the moments at which
 /// they did, signed alike and wrapping: so the integral over time up to T is `T * tasks - moments`.
@@ -54,6 +60,7 @@ struct Cell {
 
 #[derive(Debug)]
 struct Shard {
+    owner: ThreadId,
     cells: CachePadded<Box<[Cell]>>,
     responses: Mutex<Vec<Option<Histogram<u64>>>>,
 }
@@ -160,6 +167,33 @@ impl Measured {
     }
 }
 
+/// What happens to a group, for who follows a run change by change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Change {
+    /// A task of it is runnable.
+    Ready,
+    /// A task of it is no longer runnable.
+    Blocked,
+    /// So much work arrived for it.
+    Released(Duration),
+    /// A task of it begins to compute for so long.
+    Begins(Duration),
+}
+
+/// Is told of each change in a run in virtual time.
+pub(crate) trait Watcher: fmt::Debug + Send + Sync {
+    /// Something happens at `at`; not always told in the order of moments.
+    fn note(&self, at: Moment, group: GroupIndex, change: Change);
+}
+
+/// What there is in virtual time beside the counts.
+#[derive(Debug)]
+struct Virtual {
+    watcher: Arc<dyn Watcher>,
+    /// Tasks of all groups: a loop that spawns may do so for as long as it likes without time passing.
+    live: AtomicI64,
+}
+
 /// The counts of one run.
 #[derive(Debug)]
 pub(crate) struct Meter {
@@ -169,6 +203,7 @@ pub(crate) struct Meter {
     shards: Mutex<Vec<Arc<Shard>>>,
     measured: OnceLock<Measured>,
     crowded: AtomicBool,
+    watched: Option<Virtual>,
 }
 
 thread_local! {
@@ -177,15 +212,22 @@ thread_local! {
 }
 
 impl Meter {
-    pub(crate) fn new(groups: usize) -> Meter {
+    /// Counts a run in virtual time, of whose changes `watcher` is told.
+    pub(crate) fn watched(groups: usize, clock: RunClock, watcher: Arc<dyn Watcher>) -> Meter {
+        Meter { watched: Some(Virtual { watcher, live: AtomicI64::new(0) }), ..Meter::new(groups, clock) }
+    }
+
+    /// Counts a run whose time `clock` tells.
+    pub(crate) fn new(groups: usize, clock: RunClock) -> Meter {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         Meter {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
-            clock: RunClock::start(),
+            clock,
             groups,
             shards: Mutex::default(),
             measured: OnceLock::new(),
             crowded: AtomicBool::new(false),
+            watched: None,
         }
     }
 
@@ -208,6 +250,13 @@ impl Meter {
             cell.live.store(cell.live.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
             change(&cell.runnable, 1, at);
         });
+        if let Some(watched) = &self.watched {
+            let live = watched.live.fetch_add(1, Ordering::Relaxed);
+            if live >= TASKS_MAX {
+                self.set_crowded(true);
+            }
+            watched.watcher.note(at, group, Change::Ready);
+        }
     }
 
     /// A task, which was runnable, is over.
@@ -216,16 +265,33 @@ impl Meter {
             cell.live.store(cell.live.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
             change(&cell.runnable, -1, at);
         });
+        if let Some(watched) = &self.watched {
+            watched.live.fetch_sub(1, Ordering::Relaxed);
+            watched.watcher.note(at, group, Change::Blocked);
+        }
     }
 
     /// A task became runnable.
     pub(crate) fn ready(&self, group: GroupIndex, at: Moment) {
         self.cell(group, |cell| change(&cell.runnable, 1, at));
+        self.note(at, group, Change::Ready);
     }
 
     /// A task began to sleep or wait.
     pub(crate) fn blocked(&self, group: GroupIndex, at: Moment) {
         self.cell(group, |cell| change(&cell.runnable, -1, at));
+        self.note(at, group, Change::Blocked);
+    }
+
+    /// A piece of computing begins: told where time is virtual.
+    pub(crate) fn begins(&self, group: GroupIndex, at: Moment, piece: Duration) {
+        self.note(at, group, Change::Begins(piece));
+    }
+
+    fn note(&self, at: Moment, group: GroupIndex, change: Change) {
+        if let Some(watched) = &self.watched {
+            watched.watcher.note(at, group, change);
+        }
     }
 
     /// A piece of computing was completed.
@@ -236,6 +302,9 @@ impl Meter {
     /// A request with this much work to do arrived.
     pub(crate) fn released(&self, group: GroupIndex, work: Duration) {
         self.cell(group, |cell| add(&cell.released, nanos(work)));
+        if let Some(watched) = &self.watched {
+            watched.watcher.note(self.now(), group, Change::Released(work));
+        }
     }
 
     /// A unit came to its end.
@@ -319,14 +388,20 @@ impl Meter {
             let mut mine = mine.borrow_mut();
             match &*mine {
                 Some((id, shard)) if *id == self.id => count(shard),
-                _ => count(&mine.insert((self.id, self.new_shard())).1),
+                _ => count(&mine.insert((self.id, self.shard_of_thread())).1),
             }
         });
     }
 
+    /// The calling thread's, which it may have had before it counted for another meter.
     #[cold]
-    fn new_shard(&self) -> Arc<Shard> {
+    fn shard_of_thread(&self) -> Arc<Shard> {
+        let owner = std::thread::current().id();
+        if let Some(shard) = self.shards().iter().find(|shard| shard.owner == owner) {
+            return Arc::clone(shard);
+        }
         let shard = Arc::new(Shard {
+            owner,
             cells: CachePadded::new((0..self.groups).map(|_| Cell::default()).collect()),
             responses: Mutex::new(vec![None; self.groups]),
         });
@@ -373,7 +448,7 @@ mod tests {
 
     #[test]
     fn runnable_tasks_are_integrated_over_time() {
-        let meter = Meter::new(1);
+        let meter = Meter::new(1, RunClock::start());
         let before = totals(&meter);
         meter.born(GROUP, at(100));
         meter.born(GROUP, at(200));
@@ -390,7 +465,7 @@ mod tests {
 
     #[test]
     fn threads_count_together() {
-        let meter = Meter::new(1);
+        let meter = Meter::new(1, RunClock::start());
         let threads = 4u64;
         std::thread::scope(|scope| {
             for _ in 0..threads {
@@ -413,7 +488,7 @@ mod tests {
 
     #[test]
     fn only_measured_requests_respond_and_unfinished_ones_count_with_their_age() {
-        let meter = Meter::new(1);
+        let meter = Meter::new(1, RunClock::start());
         meter.done(GROUP, at(0), at(1));
         meter.measure(Measured { from: at(10), to: at(100) });
         meter.done(GROUP, at(5), at(20));

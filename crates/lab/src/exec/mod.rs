@@ -16,12 +16,32 @@ mod task;
 use std::future::Future;
 use std::time::Duration;
 
-pub(crate) use arrivals::{Generated, Generator, Timeline};
-pub(crate) use meter::{Measured, Meter, Responses, Totals};
+pub(crate) use arrivals::{Arrivals, Deed, Generated, Generator, Timeline};
+pub(crate) use meter::{Change, Measured, Meter, Responses, TASKS_MAX, Totals, Watcher};
 pub(crate) use task::Common;
 
 use crate::moment::Moment;
 use crate::scenario::GroupIndex;
+
+/// A span of computing that a task of a group does.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Computing<'a> {
+    pub(crate) span: Duration,
+    pub(crate) group: GroupIndex,
+    pub(crate) meter: &'a Meter,
+}
+
+impl Computing<'_> {
+    /// A piece of it begins at `at`.
+    pub(crate) fn begins(&self, at: Moment, piece: Duration) {
+        self.meter.begins(self.group, at, piece);
+    }
+
+    /// A piece of it, of this length, has been completed.
+    pub(crate) fn done(&self, piece: Duration) {
+        self.meter.worked(self.group, piece);
+    }
+}
 
 /// The few things that a scenario's tasks need of a runtime.
 pub(crate) trait Spawner: Clone + Send + Sync + 'static {
@@ -32,6 +52,18 @@ pub(crate) trait Spawner: Clone + Send + Sync + 'static {
     fn spawn<F>(&self, group: GroupIndex, task: F) -> Self::Join
     where
         F: Future<Output = Moment> + Send + 'static;
+
+    /// Computes, and counts the pieces that this is done in.
+    fn compute(computing: Computing<'_>) -> impl Future<Output = ()> + Send;
+
+    /// Rounds of a loop in which nothing is waited for, after which time has to pass by [`Spawner::pass`]: where time is
+    /// virtual, none does by itself.
+    const TIMELESS_ROUNDS: Option<u32> = None;
+
+    /// Lets a little time pass, in which the task occupies its CPU.
+    fn pass() -> impl Future<Output = ()> + Send {
+        std::future::ready(())
+    }
 
     /// Gives way once.
     fn yield_now() -> impl Future<Output = ()> + Send;

@@ -94,7 +94,7 @@ mod tests {
 
     use super::*;
     use crate::exec::meter::Totals;
-    use crate::moment::Moment;
+    use crate::moment::{Moment, RunClock};
 
     const GROUP: GroupIndex = GroupIndex(0);
 
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn a_waiting_task_is_runnable_from_its_wake_on() {
-        let meter = Arc::new(Meter::new(1));
+        let meter = Arc::new(Meter::new(1, RunClock::start()));
         meter.born(GROUP, meter.now());
         let inner: Arc<AtomicWaker> = Arc::default();
         let open = Arc::new(AtomicU8::new(0));
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn a_wake_during_the_poll_keeps_the_task_runnable() {
-        let meter = Arc::new(Meter::new(1));
+        let meter = Arc::new(Meter::new(1, RunClock::start()));
         meter.born(GROUP, meter.now());
         let wait = poll_fn(|context: &mut Context<'_>| {
             context.waker().wake_by_ref();
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn a_task_dropped_in_its_sleep_leaves_the_counts_even() {
-        let meter = Arc::new(Meter::new(1));
+        let meter = Arc::new(Meter::new(1, RunClock::start()));
         meter.born(GROUP, meter.now());
         let mut task = Box::pin(blocking(&meter, GROUP, std::future::pending::<()>()));
         assert!(task.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());

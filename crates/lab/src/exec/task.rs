@@ -15,12 +15,11 @@ use std::time::Duration;
 
 use tokio::sync::Semaphore;
 
-use super::Spawner;
 use super::meter::Meter;
 use super::readiness::blocking;
+use super::{Computing, Spawner};
 use crate::moment::Moment;
 use crate::scenario::{GroupIndex, NEST_MAX, Op, Program, Scenario, SpawnOp, Time};
-use evenkeel::work::Calibration;
 
 /// Work is counted, and the stop flags are looked at, after at most this much computing.
 const CHUNK: Duration = Duration::from_millis(1);
@@ -30,24 +29,17 @@ const CHUNK: Duration = Duration::from_millis(1);
 pub(crate) struct Common<S> {
     spawner: S,
     meter: Arc<Meter>,
-    work: &'static Calibration,
     signals: Box<[Semaphore]>,
     locks: Box<[Semaphore]>,
     over: AtomicBool,
 }
 
 impl<S: Spawner> Common<S> {
-    pub(crate) fn new(
-        scenario: &Scenario,
-        spawner: S,
-        meter: Arc<Meter>,
-        work: &'static Calibration,
-    ) -> Arc<Common<S>> {
+    pub(crate) fn new(scenario: &Scenario, spawner: S, meter: Arc<Meter>) -> Arc<Common<S>> {
         let semaphores = |count, permits| (0..count).map(|_| Semaphore::new(permits)).collect();
         Arc::new(Common {
             spawner,
             meter,
-            work,
             signals: semaphores(scenario.signals, 0),
             locks: semaphores(scenario.locks, 1),
             over: AtomicBool::new(false),
@@ -177,18 +169,30 @@ impl<S: Spawner> Task<S> {
         // Rounds left of each loop; endless ones count nothing.
         let mut left = [None; NEST_MAX];
         let mut at = 0;
+        // Rounds since time must have passed.
+        let mut timeless = 0;
         self.look()?;
         while let Some(op) = program.ops().get(at) {
             at += 1;
             match op {
-                Op::Run(time) => self.run(time)?,
+                Op::Run(time) => {
+                    if self.run(time).await? {
+                        timeless = 0;
+                    }
+                }
                 Op::Yield => {
+                    timeless = 0;
                     S::yield_now().await;
                     self.look()?;
                 }
                 Op::Begin { slot, times } => left[*slot] = *times,
                 Op::End { slot, body } => {
                     self.look()?;
+                    timeless += 1;
+                    if S::TIMELESS_ROUNDS.is_some_and(|most| timeless > most) {
+                        S::pass().await;
+                        timeless = 0;
+                    }
                     if another_round(&mut left[*slot]) {
                         at = *body;
                     }
@@ -211,16 +215,17 @@ impl<S: Spawner> Task<S> {
         Ok(())
     }
 
-    fn run(&mut self, time: &Time) -> Result<(), Stopped> {
-        let mut left = time.draw(&mut self.rng);
+    /// Whether there was anything to compute.
+    async fn run(&mut self, time: &Time) -> Result<bool, Stopped> {
+        let whole = time.draw(&mut self.rng);
+        let mut left = whole;
         while !left.is_zero() {
             let chunk = left.min(CHUNK);
-            self.common.work.run(chunk);
-            self.common.meter.worked(self.group, chunk);
+            S::compute(Computing { span: chunk, group: self.group, meter: &self.common.meter }).await;
             self.look()?;
             left -= chunk;
         }
-        Ok(())
+        Ok(!whole.is_zero())
     }
 
     async fn block(&mut self, op: &Op) -> Result<(), Stopped> {

@@ -3,15 +3,18 @@
 //!
 //! Pure functions of what was recorded. Knows nothing of runtimes and reports.
 
+mod exact;
 mod fluid;
 mod ideal;
 
 use std::time::Duration;
 
+pub(crate) use exact::{Capacity, Exact, FluidWindow};
+
 use ideal::Ideal;
 
 use crate::moment::Moment;
-use crate::run::Recording;
+use crate::run::{Recording, Window};
 use crate::scenario::{Arrival, GroupDef, GroupIndex, Op, Program, Role, Scenario};
 
 /// The slice of the `threads` target. Bounds are stated in slices for every target.
@@ -48,27 +51,65 @@ pub(crate) struct Verdicts {
     /// Of the work per weight of the batch groups; `None` with fewer than two, without work, or if
     /// some come later.
     pub(crate) jain: Option<f64>,
-    /// The ideal work in seconds, per window and group.
-    pub(crate) ideal: Vec<Vec<f64>>,
+    /// Work and ideal work in seconds, per window and group.
+    pub(crate) windows: Vec<FluidWindow>,
 }
 
-/// Compares `recording` with the fluid share on `cpus` CPUs. `from` is when measuring was to begin.
-pub(crate) fn judge(scenario: &Scenario, recording: &Recording, cpus: usize, from: Moment) -> Verdicts {
-    let groups: Vec<ideal::Group> = (0..scenario.groups.len())
-        .map(|index| ideal::Group {
-            weight: f64::from(scenario.groups[index].weight),
-            request: mean_request(scenario, GroupIndex(index)),
-        })
-        .collect();
-    let ideal = ideal::ideals(recording, &groups, cpus as f64);
-    let verdict = |index| {
-        let bound = scenario.longest_poll().map(LagBound::new);
-        let exempt = newcomer_at(scenario, GroupIndex(index)).map(|start| from.plus(start));
-        Fared { index, recording, ideal: &ideal }.verdict(bound, exempt)
+/// What a run is compared with.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Yardstick<'a> {
+    pub(crate) scenario: &'a Scenario,
+    pub(crate) cpus: usize,
+    /// When measuring was to begin.
+    pub(crate) from: Moment,
+    /// The longest time for which a task can't lose its CPU; `None` if there is no such time.
+    pub(crate) longest_poll: Option<Duration>,
+    /// The windows of the recording on a fluid machine that was told of every change, if there was one.
+    pub(crate) exact: Option<&'a [FluidWindow]>,
+}
+
+/// The fluid machine to put beside a run of `scenario` in virtual time.
+pub(crate) fn exact(scenario: &Scenario, capacity: Capacity) -> Exact {
+    Exact::new(ideal_groups(scenario), capacity)
+}
+
+fn ideal_groups(scenario: &Scenario) -> Vec<ideal::Group> {
+    let group = |index: usize| ideal::Group {
+        weight: f64::from(scenario.groups[index].weight),
+        request: mean_request(scenario, GroupIndex(index)),
     };
-    let verdicts: Vec<Verdict> = (0..groups.len()).map(verdict).collect();
-    let ideal = ideal.into_iter().map(|ideal| ideal.work).collect();
-    Verdicts { jain: jain_of_batch(scenario, &verdicts), groups: verdicts, ideal }
+    (0..scenario.groups.len()).map(group).collect()
+}
+
+/// Compares `recording` with the fluid share.
+pub(crate) fn judge(yardstick: Yardstick<'_>, recording: &Recording) -> Verdicts {
+    let scenario = yardstick.scenario;
+    let sampled = || sampled(scenario, recording, yardstick.cpus);
+    let windows = yardstick.exact.map_or_else(sampled, <[FluidWindow]>::to_vec);
+    let verdict = |index| {
+        let bound = yardstick.longest_poll.map(LagBound::new);
+        let exempt = newcomer_at(scenario, GroupIndex(index)).map(|start| yardstick.from.plus(start));
+        Fared { index, recording, windows: &windows }.verdict(bound, exempt)
+    };
+    let verdicts: Vec<Verdict> = (0..scenario.groups.len()).map(verdict).collect();
+    Verdicts { jain: jain_of_batch(scenario, &verdicts), groups: verdicts, windows }
+}
+
+/// How the groups fared by what was sampled: their lags are those at the ends of windows.
+fn sampled(scenario: &Scenario, recording: &Recording, cpus: usize) -> Vec<FluidWindow> {
+    let ideals = ideal::ideals(recording, &ideal_groups(scenario), cpus as f64);
+    let fared = |(window, ideal): (&Window, Ideal)| {
+        let received: Vec<f64> = window.work.iter().map(Duration::as_secs_f64).collect();
+        let length = window.to.since(window.from).as_secs_f64();
+        FluidWindow {
+            lag: received.iter().zip(&ideal.work).map(|(received, ideal)| (received - ideal).abs()).collect(),
+            // In CPUs of the speed that they had: interference slows them down, it doesn't make them fewer.
+            cpus: ideal.work.iter().map(|work| work / (length * ideal.speed)).collect(),
+            received,
+            ideal: ideal.work,
+        }
+    };
+    recording.windows.iter().zip(ideals).map(fared).collect()
 }
 
 /// The lag that is allowed: (4 slices + 2 longest polls) for every CPU of the ideal share, rounded up.
@@ -92,15 +133,15 @@ impl LagBound {
 struct Fared<'a> {
     index: usize,
     recording: &'a Recording,
-    ideal: &'a [Ideal],
+    windows: &'a [FluidWindow],
 }
 
 impl Fared<'_> {
     fn verdict(&self, bound: Option<LagBound>, newcomer: Option<Moment>) -> Verdict {
-        let sum = |of: &dyn Fn(usize) -> f64| (0..self.ideal.len()).map(of).sum::<f64>();
-        let total = sum(&|window| self.recording.windows[window].work.iter().map(Duration::as_secs_f64).sum());
-        let work = sum(&|window| self.work(window));
-        let ideal = sum(&|window| self.ideal[window].work[self.index]);
+        let sum = |of: &dyn Fn(usize) -> f64| (0..self.windows.len()).map(of).sum::<f64>();
+        let total = sum(&|window| self.windows[window].received.iter().sum());
+        let work = sum(&|window| self.windows[window].received[self.index]);
+        let ideal = sum(&|window| self.windows[window].ideal[self.index]);
         let of_total = |part: f64| (total > 0.0).then(|| part / total);
         let (lag, lag_of_bound) = self.lag(bound, newcomer);
         Verdict {
@@ -113,10 +154,6 @@ impl Fared<'_> {
         }
     }
 
-    fn work(&self, window: usize) -> f64 {
-        self.recording.windows[window].work[self.index].as_secs_f64()
-    }
-
     fn length(&self, window: usize) -> f64 {
         let window = &self.recording.windows[window];
         window.to.since(window.from).as_secs_f64()
@@ -124,7 +161,7 @@ impl Fared<'_> {
 
     /// Whether an ideal of so many seconds is long enough for a percentage.
     fn tells(&self, ideal: f64) -> bool {
-        let span: f64 = (0..self.ideal.len()).map(|window| self.length(window)).sum();
+        let span: f64 = (0..self.windows.len()).map(|window| self.length(window)).sum();
         span > 0.0 && ideal >= SLICES_FOR_PERCENT * SLICE.as_secs_f64() * (ideal / span).ceil()
     }
 
@@ -139,13 +176,11 @@ impl Fared<'_> {
             if settling || length <= 0.0 {
                 continue;
             }
-            let ideal = self.ideal[number].work[self.index];
-            let lag = (self.work(number) - ideal).abs();
+            let fared = &self.windows[number];
+            let lag = fared.lag[self.index];
             largest = largest.max(lag);
             if let Some(bound) = bound {
-                // In CPUs of the speed that they had: interference slows them down, it doesn't make them
-                // fewer.
-                of_bound = of_bound.max(lag / bound.of(ideal / (length * self.ideal[number].speed)));
+                of_bound = of_bound.max(lag / bound.of(fared.cpus[self.index]));
             }
         }
         (largest, bound.map(|_| of_bound))
@@ -199,8 +234,13 @@ fn jain(values: &[f64]) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run::{Tick, Window};
+    use crate::run::Tick;
     use crate::target::{Counters, GroupCounters};
+
+    fn judged(scenario: &Scenario, recording: &Recording) -> Verdicts {
+        let longest_poll = scenario.longest_poll();
+        judge(Yardstick { scenario, cpus: 2, from: Moment::default(), longest_poll, exact: None }, recording)
+    }
 
     const MS: u64 = 1_000_000;
 
@@ -251,7 +291,7 @@ mod tests {
     fn ideal_divides_the_work_that_was_received() {
         // Interference took 20 of 200 ms; that is nobody's error.
         let recording = recording(&[[4.0, 4.0]; 2], &[[0.0; 2]; 2], &[[45, 135]; 2]);
-        let verdicts = judge(&scenario(HOGS), &recording, 2, Moment::default());
+        let verdicts = judged(&scenario(HOGS), &recording);
         for (group, share) in verdicts.groups.iter().zip([0.25, 0.75]) {
             assert!((group.share.unwrap() - share).abs() < 1e-9);
             assert!((group.ideal_share.unwrap() - share).abs() < 1e-9);
@@ -259,7 +299,7 @@ mod tests {
         }
         assert_eq!(verdicts.jain, None, "`b` comes later");
         let both = HOGS.replace("start = \"200ms\"", "");
-        let jain = judge(&scenario(&both), &recording, 2, Moment::default()).jain;
+        let jain = judged(&scenario(&both), &recording).jain;
         assert!((jain.unwrap() - 1.0).abs() < 1e-9);
     }
 
@@ -267,7 +307,7 @@ mod tests {
     fn lag_is_the_difference_and_its_bound_grows_with_the_share() {
         let works: [[u64; 2]; 4] = [[200, 0], [50, 150], [50, 150], [62, 138]];
         let recording = recording(&[[4.0, 4.0]; 4], &[[0.0; 2]; 4], &works);
-        let verdicts = judge(&scenario(HOGS), &recording, 2, Moment::default());
+        let verdicts = judged(&scenario(HOGS), &recording);
         let [a, b] = &verdicts.groups[..] else { panic!("two groups") };
         // The first window is not judged; `b` is a newcomer in the third, not in the fourth.
         assert!((a.lag.as_secs_f64() - 0.012).abs() < 1e-6, "{:?}", a.lag);
@@ -282,7 +322,7 @@ mod tests {
         let works: [[u64; 2]; 4] = [[200, 0], [200, 0], [150, 50], [50, 150]];
         let runnable: [[f32; 2]; 4] = [[4.0, 0.0], [4.0, 0.0], [4.0, 4.0], [4.0, 4.0]];
         let recording = recording(&runnable, &[[0.0; 2]; 4], &works);
-        let verdicts = judge(&scenario(HOGS), &recording, 2, Moment::default());
+        let verdicts = judged(&scenario(HOGS), &recording);
         assert!(verdicts.groups[1].lag < Duration::from_micros(1));
         assert!(verdicts.groups[0].lag > Duration::from_millis(90));
     }
@@ -290,9 +330,9 @@ mod tests {
     #[test]
     fn percentages_need_enough_slices() {
         let few = recording(&[[4.0, 4.0]; 2], &[[0.0; 2]; 2], &[[60, 140]; 2]);
-        assert_eq!(judge(&scenario(HOGS), &few, 2, Moment::default()).groups[0].share_error, None);
+        assert_eq!(judged(&scenario(HOGS), &few).groups[0].share_error, None);
         let many = recording(&[[4.0, 4.0]; 20], &[[0.0; 2]; 20], &[[60, 140]; 20]);
-        let error = judge(&scenario(HOGS), &many, 2, Moment::default()).groups[0].share_error;
+        let error = judged(&scenario(HOGS), &many).groups[0].share_error;
         assert!((error.unwrap() - 0.2).abs() < 1e-6);
     }
 
@@ -315,7 +355,7 @@ mod tests {
         // 2 ms of requests arrive per window; none is served, and ever more of them wait.
         let runnable: [[f32; 2]; 3] = [[9.0, 10.0], [9.0, 30.0], [9.0, 50.0]];
         let recording = recording(&runnable, &[[0.0, 2.0]; 3], &[[200, 0]; 3]);
-        let verdicts = judge(&scenario(text), &recording, 2, Moment::default());
+        let verdicts = judged(&scenario(text), &recording);
         let quiet = &verdicts.groups[1];
         assert_eq!(quiet.share, Some(0.0));
         assert!((quiet.ideal_share.unwrap() - 0.01).abs() < 1e-6, "{:?}", quiet.ideal_share);
@@ -325,9 +365,9 @@ mod tests {
     #[test]
     fn no_work_means_no_shares() {
         let recording = recording(&[[1.0, 1.0]], &[[0.0; 2]], &[[0, 0]]);
-        let verdicts = judge(&scenario(HOGS), &recording, 2, Moment::default());
+        let verdicts = judged(&scenario(HOGS), &recording);
         assert_eq!((verdicts.groups[0].share, verdicts.jain), (None, None));
-        assert_eq!(verdicts.ideal, vec![vec![0.0, 0.0]]);
+        assert_eq!(verdicts.windows[0].ideal, [0.0, 0.0]);
     }
 
     #[test]

@@ -68,12 +68,25 @@ fn head(outcomes: &[Outcome]) -> String {
     let runs =
         if repeats == 1 { "1 run each".to_owned() } else { format!("{repeats} runs each, median (lowest - highest)") };
     format!(
-        "{}: {:.1} s measured, {runs}, {} workers, seed {}\n\n",
+        "{}: {} s measured, {runs}, {}, seed {}\n\n",
         first.scenario,
-        first.seconds,
-        first.workers,
+        length(first.seconds),
+        places(outcomes),
         outcomes.iter().map(|run| run.seed).min().unwrap_or(first.seed),
     )
+}
+
+/// With a digit after the point, and with two if it would be zero otherwise.
+fn length(seconds: f64) -> String {
+    if seconds < 0.095 { format!("{seconds:.2}") } else { format!("{seconds:.1}") }
+}
+
+/// What the targets ran on.
+fn places(outcomes: &[Outcome]) -> String {
+    let workers = outcomes.iter().find(|run| run.sim.is_none()).map(|run| format!("{} workers", run.workers));
+    let machine = outcomes.iter().find(|run| run.sim.is_some());
+    let machine = machine.map(|run| format!("sim on {} with {} CPUs", run.machine, run.workers));
+    workers.into_iter().chain(machine).collect::<Vec<_>>().join(", ")
 }
 
 fn aligned(lines: &[Vec<String>]) -> String {
@@ -104,6 +117,9 @@ fn aligned(lines: &[Vec<String>]) -> String {
 fn foot(outcomes: &[Outcome]) -> String {
     let mut lines: Vec<String> = Vec::new();
     for run in outcomes {
+        if let Some(sim) = &run.sim {
+            lines.push(format!("sim, seed {}: {} events, hash {}", run.seed, sim.events, sim.hash));
+        }
         if !run.switches.is_empty() {
             let switches: Vec<String> = run.switches.iter().map(|(name, value)| format!("{name} = {value}")).collect();
             lines.push(format!("{}: {}", run.on, switches.join(", ")));
@@ -111,6 +127,7 @@ fn foot(outcomes: &[Outcome]) -> String {
         if run.generator_late_us.is_some() {
             let generator = match run.generator {
                 Urgency::RealTime => "arrivals came from a thread with real-time priority",
+                Urgency::Virtual => "sim: arrivals came from a device outside the machine",
                 Urgency::Ordinary => "arrivals came from an ordinary thread: real-time priority is not allowed here",
             };
             lines.push(generator.to_owned());

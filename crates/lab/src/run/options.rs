@@ -5,9 +5,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::command::Asked;
 use super::sampler::{FIGURES_MAX, WINDOW};
 use crate::failure::Failure;
 use crate::scenario::{self, On, Scenario};
+use evenkeel_sim::machine::Machine;
 
 /// Runs a scenario on several runtimes, interleaved, and compares
 #[derive(Debug, Clone, clap::Args)]
@@ -16,23 +18,32 @@ pub(crate) struct RunArgs {
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
     /// What runs it: several, separated by commas, run side by side
-    #[arg(long, value_enum, value_delimiter = ',', default_values_t = On::ALL)]
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = On::REAL)]
     pub(crate) on: Vec<On>,
-    /// Sets a switch of the `threads` target; may be given several times
+    /// The machine that `sim` simulates: `host`, a preset, `flat-N`, the name of a file in machines/, or a path [default: host]
+    #[arg(long, value_name = "NAME|FILE")]
+    pub(crate) machine: Option<String>,
+    /// Sets a switch of the targets `threads` and `sim`; may be given several times
     #[arg(long, value_name = "SWITCH=VALUE")]
     pub(crate) set: Vec<String>,
     /// Measured time instead of the scenario's, in seconds
     #[arg(long, value_name = "X.Y")]
     pub(crate) seconds: Option<f64>,
+    /// Warmup instead of the scenario's, in seconds
+    #[arg(long, value_name = "X.Y")]
+    pub(crate) warmup: Option<f64>,
     /// How often each target runs
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) repeat: u32,
     /// What random arrivals and times are drawn from
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
-    /// Workers of each runtime instead of one for each CPU that this process may use
+    /// Workers of each runtime on threads instead of one for each CPU that this process may use
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) workers: Option<u32>,
+    /// Runs each run of the target `sim` twice, side by side, and fails at the first event that differs
+    #[arg(long)]
+    pub(crate) check_determinism: bool,
     /// Writes all results to this file
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
@@ -49,7 +60,19 @@ pub(crate) struct Plan {
     pub(crate) switches: Vec<(String, String)>,
     pub(crate) repeat: u32,
     pub(crate) seed: u64,
+    /// Of runtimes on threads.
     pub(crate) workers: usize,
+    /// Of the target `sim`, if it is among them.
+    pub(crate) machine: Option<Machine>,
+    pub(super) determinism: Determinism,
+    pub(super) asked: Asked,
+}
+
+/// Whether runs on simulated machines are checked for being the same each time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Determinism {
+    Trusted,
+    Checked,
 }
 
 impl Plan {
@@ -60,6 +83,12 @@ impl Plan {
                 return Err(Failure::Input(format!("--seconds {seconds}: expected 0.01 to 3600")));
             }
             scenario.seconds = Duration::from_secs_f64(seconds);
+        }
+        if let Some(warmup) = args.warmup {
+            if !scenario::WARMUP_RANGE.contains(&warmup) {
+                return Err(Failure::Input(format!("--warmup {warmup}: expected 0 to 60")));
+            }
+            scenario.warmup = Duration::from_secs_f64(warmup);
         }
         let figures = scenario.seconds.as_secs_f64() / WINDOW.as_secs_f64() * scenario.groups.len() as f64 * 2.0;
         if figures > FIGURES_MAX {
@@ -73,6 +102,9 @@ impl Plan {
         }
         let plan = Plan {
             scenario,
+            machine: machine(args)?,
+            determinism: determinism(args)?,
+            asked: Asked::of(args),
             on: targets(&args.on)?,
             switches: args.set.iter().map(|set| switch(set)).collect::<Result<_, _>>()?,
             repeat: args.repeat,
@@ -87,13 +119,39 @@ impl Plan {
         if self.switches.is_empty() {
             return Ok(());
         }
-        if !self.on.contains(&On::Threads) {
+        if !self.on.iter().any(|on| on.has_switches()) {
             return Err(Failure::Input(
-                "--set: only `threads` has switches, expected it among the targets of --on".into(),
+                "--set: only `threads` and `sim` have switches, expected one of them among the targets of --on".into(),
             ));
         }
         crate::target::check_switches(&self.switches)?;
         Ok(())
+    }
+}
+
+/// The machine that `sim` is to simulate.
+fn machine(args: &RunArgs) -> Result<Option<Machine>, Failure> {
+    if !args.on.contains(&On::Sim) {
+        return match &args.machine {
+            None => Ok(None),
+            Some(name) => Err(Failure::Input(format!("--machine {name}: expected `sim` among the targets of --on"))),
+        };
+    }
+    if args.workers.is_some() && args.on == [On::Sim] {
+        let message =
+            "--workers: a simulated machine has the CPUs that its file says, expected another --machine instead";
+        return Err(Failure::Input(message.to_owned()));
+    }
+    crate::machines::named(args.machine.as_deref().unwrap_or("host")).map(Some)
+}
+
+fn determinism(args: &RunArgs) -> Result<Determinism, Failure> {
+    match (args.check_determinism, args.on.contains(&On::Sim)) {
+        (false, _) => Ok(Determinism::Trusted),
+        (true, true) => Ok(Determinism::Checked),
+        (true, false) => {
+            Err(Failure::Input("--check-determinism: expected `sim` among the targets of --on".to_owned()))
+        }
     }
 }
 

@@ -21,13 +21,15 @@ pub(crate) struct Outcome {
     /// Which repetition, from 1 on.
     pub(crate) repeat: u32,
     /// The calibration that work is counted with: multiply to compare the work of different processes.
-    pub(crate) iterations_per_us: u64,
+    pub(crate) iterations_per_us: Option<u64>,
     #[serde(serialize_with = "as_map")]
     pub(crate) switches: Vec<(String, String)>,
     #[serde(serialize_with = "as_map")]
     pub(crate) groups: Vec<(String, GroupOutcome)>,
     pub(crate) all: AllOutcome,
     pub(crate) cpu: CpuOutcome,
+    /// What only a simulated machine has.
+    pub(crate) sim: Option<SimOutcome>,
     /// 99th percentile of how late open arrivals were spawned.
     pub(crate) generator_late_us: Option<f64>,
     pub(crate) generator_late_max_us: Option<f64>,
@@ -81,6 +83,17 @@ pub(crate) struct CpuOutcome {
     pub(crate) contended: Option<u64>,
     pub(crate) failed_tries: Option<u64>,
     pub(crate) idle_while_waiting_ms: Option<f64>,
+}
+
+/// What a run on a simulated machine came to: equal for two runs of the same.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct SimOutcome {
+    /// How many events there were until the end of the measurement.
+    pub(crate) events: u64,
+    /// Of all of them, in hexadecimal digits.
+    pub(crate) hash: String,
+    /// Accesses, locks, looks at the clock, switches, kicks and parks.
+    pub(crate) cost_points: u64,
 }
 
 /// About a tenth of a second.

@@ -1,4 +1,4 @@
-//! Watches a run from a thread of its own: runnable tasks, work and waste over time.
+//! Watches a run: runnable tasks, work and waste over time. In real time from a thread of its own.
 //!
 //! Knows nothing of what is fair; it only records.
 
@@ -6,10 +6,10 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::exec::{Measured, Meter, Totals};
+use crate::exec::{Measured, Meter, TASKS_MAX, Totals};
 use crate::moment::Moment;
 use crate::os;
-use crate::target::{Counters, GroupCounters, Target};
+use crate::target::{Counters, Counts, GroupCounters};
 
 /// Work is compared with the ideal in windows of this length.
 pub(crate) const WINDOW: Duration = Duration::from_millis(100);
@@ -20,10 +20,6 @@ const TICKS_MS: [u64; 5] = [2, 5, 10, 50, 100];
 
 /// At most so many figures are kept per run.
 pub(crate) const FIGURES_MAX: f64 = 2e7;
-
-/// More tasks than this are not spawned by arrivals or by other tasks: they would only show how
-/// much memory the machine has.
-const TASKS_MAX: i64 = 2_000_000;
 
 /// What was seen of one run.
 #[derive(Debug, Clone)]
@@ -66,7 +62,7 @@ pub(crate) fn tick_length(seconds: Duration, groups: usize) -> Duration {
 }
 
 /// Records until the end of what is measured, or until the run is broken off.
-pub(crate) fn record<T: Target>(
+pub(crate) fn record<T: Counts>(
     target: &T,
     meter: &Meter,
     measured: Measured,
@@ -74,36 +70,22 @@ pub(crate) fn record<T: Target>(
     broken_off: &AtomicBool,
 ) -> Recording {
     os::become_urgent();
-    let length = tick_length(measured.to.since(measured.from), groups);
-    let mut watch = Watch::new(target, meter, groups);
+    let mut watch = Watch::new(measured, groups);
     meter.clock().sleep_until(measured.from);
-    watch.begin();
-    let (counters, by_group, cpu_time) = (target.counters(), target.group_counters(), os::cpu_time());
-    let mut due = measured.from;
-    while due < measured.to && !broken_off.load(Ordering::Relaxed) {
-        due = due.plus(length).min(measured.to);
-        meter.clock().sleep_until(due);
-        watch.tick();
-        let ends_window = watch.at.since(watch.window_from) + length / 2 >= WINDOW;
-        if ends_window || due == measured.to {
-            watch.end_window();
-        }
-        // Looks that were missed are missed: the next tick is longer, and knows it.
-        while due.plus(length) < watch.at {
-            due = due.plus(length);
-        }
+    watch.begin(target, meter);
+    while !watch.is_over() && !broken_off.load(Ordering::Relaxed) {
+        meter.clock().sleep_until(watch.due());
+        watch.look(target, meter);
     }
-    let mut recording = watch.recording;
-    recording.counters = target.counters().since(&counters);
-    let now = target.group_counters();
-    recording.group_counters = now.iter().zip(&by_group).map(|(now, before)| now.since(before)).collect();
-    recording.cpu_time = os::cpu_time().saturating_sub(cpu_time);
-    recording
+    watch.end(target)
 }
 
-struct Watch<'a, T> {
-    target: &'a T,
-    meter: &'a Meter,
+/// Looks at a run each time that it is told to.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    measured: Measured,
+    length: Duration,
+    due: Moment,
     recording: Recording,
     at: Moment,
     before: Vec<Totals>,
@@ -112,10 +94,12 @@ struct Watch<'a, T> {
     window_begin: Vec<Totals>,
     window_from: Moment,
     window_tick: usize,
+    at_begin: (Counters, Vec<GroupCounters>, Duration),
 }
 
-impl<'a, T: Target> Watch<'a, T> {
-    fn new(target: &'a T, meter: &'a Meter, groups: usize) -> Watch<'a, T> {
+impl Watch {
+    /// To begin at the start of what is measured.
+    pub(crate) fn new(measured: Measured, groups: usize) -> Watch {
         let recording = Recording {
             ticks: Vec::new(),
             runnable: Vec::new(),
@@ -128,9 +112,11 @@ impl<'a, T: Target> Watch<'a, T> {
             group_counters: vec![GroupCounters::default(); groups],
         };
         let none = Vec::new;
+        let length = tick_length(measured.to.since(measured.from), groups);
         Watch {
-            target,
-            meter,
+            measured,
+            length,
+            due: measured.from.plus(length).min(measured.to),
             recording,
             at: Moment::default(),
             before: none(),
@@ -139,20 +125,59 @@ impl<'a, T: Target> Watch<'a, T> {
             window_begin: none(),
             window_from: Moment::default(),
             window_tick: 0,
+            at_begin: Default::default(),
         }
     }
 
-    fn begin(&mut self) {
-        self.at = self.meter.now();
-        self.meter.totals(&mut self.before);
+    /// The moment of the next look.
+    pub(crate) fn due(&self) -> Moment {
+        self.due
+    }
+
+    /// Whether all is measured.
+    pub(crate) fn is_over(&self) -> bool {
+        self.at >= self.measured.to
+    }
+
+    /// The measurement begins.
+    pub(crate) fn begin(&mut self, target: &impl Counts, meter: &Meter) {
+        self.at = meter.now();
+        meter.totals(&mut self.before);
         self.begin = self.before.clone();
         self.window_begin = self.before.clone();
         self.window_from = self.at;
+        self.at_begin = (target.counters(), target.group_counters(), target.cpu_time());
     }
 
-    fn tick(&mut self) {
-        let at = self.meter.now();
-        self.meter.totals(&mut self.now);
+    /// A look, at about the moment at which it is due; tells how many windows have ended.
+    pub(crate) fn look(&mut self, target: &impl Counts, meter: &Meter) -> usize {
+        self.tick(target, meter);
+        let ends_window = self.at.since(self.window_from) + self.length / 2 >= WINDOW;
+        if ends_window || self.due == self.measured.to {
+            self.end_window();
+        }
+        // Looks that were missed are missed: the next tick is longer, and knows it.
+        while self.due.plus(self.length) < self.at {
+            self.due = self.due.plus(self.length);
+        }
+        self.due = self.due.plus(self.length).min(self.measured.to);
+        self.recording.windows.len()
+    }
+
+    /// The measurement is over.
+    pub(crate) fn end(self, target: &impl Counts) -> Recording {
+        let mut recording = self.recording;
+        let (counters, by_group, cpu_time) = self.at_begin;
+        recording.counters = target.counters().since(&counters);
+        let now = target.group_counters();
+        recording.group_counters = now.iter().zip(&by_group).map(|(now, before)| now.since(before)).collect();
+        recording.cpu_time = target.cpu_time().saturating_sub(cpu_time);
+        recording
+    }
+
+    fn tick(&mut self, target: &impl Counts, meter: &Meter) {
+        let at = meter.now();
+        meter.totals(&mut self.now);
         let length = at.since(self.at);
         for (now, before) in self.now.iter().zip(&self.before) {
             #[expect(clippy::cast_possible_truncation, reason = "seven digits are plenty for a mean")]
@@ -164,11 +189,11 @@ impl<'a, T: Target> Watch<'a, T> {
             self.recording.released.push(released);
         }
         self.recording.ticks.push(Tick { length });
-        if let Some(cpus) = self.target.idle_while_waiting() {
+        if let Some(cpus) = target.idle_while_waiting() {
             let cpus = u32::try_from(cpus).unwrap_or(u32::MAX);
             *self.recording.idle_while_waiting.get_or_insert_default() += length.saturating_mul(cpus);
         }
-        self.meter.set_crowded(self.now.iter().map(Totals::live).sum::<i64>() > TASKS_MAX);
+        meter.set_crowded(self.now.iter().map(Totals::live).sum::<i64>() > TASKS_MAX);
         std::mem::swap(&mut self.before, &mut self.now);
         self.at = at;
     }

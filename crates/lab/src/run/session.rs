@@ -1,4 +1,4 @@
-//! One run of a scenario on one target, from building its runtime to its figures.
+//! One run of a scenario on one target in real time, from building its runtime to its figures.
 //!
 //! Knows nothing of other runs.
 
@@ -10,11 +10,12 @@ use std::time::Duration;
 use super::options::Plan;
 use super::progress::Progress;
 use super::sampler::{self, Recording};
-use super::{AllOutcome, CpuOutcome, GroupOutcome, Outcome, WindowGroup, WindowOutcome};
+use super::{AllOutcome, CpuOutcome, GroupOutcome, Outcome, SimOutcome, WindowGroup, WindowOutcome};
 use crate::exec::{Common, Generated, Generator, Measured, Meter, Responses, Timeline};
 use crate::failure::Failure;
-use crate::judge::{self, Verdicts};
-use crate::scenario::On;
+use crate::judge::{self, FluidWindow, Verdicts, Yardstick};
+use crate::moment::{Moment, RunClock};
+use crate::scenario::{On, Preempt, Scenario};
 use crate::target::{Setup, Target, Times, Waits};
 use evenkeel::work;
 
@@ -31,46 +32,69 @@ pub(crate) struct Session<'a> {
 
 impl Session<'_> {
     /// Every repetition draws differently, and all targets alike.
-    fn seed(&self) -> u64 {
+    pub(super) fn seed(&self) -> u64 {
         self.plan.seed.wrapping_add(u64::from(self.repeat) - 1)
     }
 
     pub(crate) fn run<T: Target>(&self, progress: &mut Progress) -> Result<Outcome, Failure> {
         let scenario = &self.plan.scenario;
         progress.begin(&scenario.name, self.on);
-        let target = T::build(Setup {
-            on: self.on,
-            groups: &scenario.groups,
-            workers: self.plan.workers,
-            seed: self.seed(),
-            switches: &self.plan.switches,
-        })?;
-        let meter = Arc::new(Meter::new(scenario.groups.len()));
-        let common = Common::new(scenario, target.spawner(), Arc::clone(&meter), work::calibrate());
+        work::calibrate();
+        let target = T::build(self.setup())?;
+        let meter = Arc::new(Meter::new(scenario.groups.len(), RunClock::start()));
+        let common = Common::new(scenario, target.spawner(), Arc::clone(&meter));
         let mut generator = Generator::new(scenario, &common, self.seed());
         generator.start();
-        let begin = meter.now();
-        let from = begin.plus(scenario.warmup);
-        let timeline = Timeline { begin, measured: Measured { from, to: from.plus(scenario.seconds) } };
+        let timeline = self.timeline(meter.now());
         meter.measure(timeline.measured);
         let watched = watch(&target, generator, &meter, timeline, progress);
         common.finish();
-        let seen = Seen { switches: target.switches(), notes: target.notes() };
+        let mut seen = Seen {
+            machine: "host".to_owned(),
+            cpus: self.plan.workers,
+            longest_poll: scenario.longest_poll(),
+            iterations_per_us: Some(work::calibrate().iterations_per_microsecond()),
+            switches: target.switches(),
+            notes: target.notes(),
+            sim: None,
+        };
+        if scenario.preempt == Preempt::Ticks {
+            seen.notes
+                .push("`preempt = \"ticks\"` can't be had here: tasks lose their CPU only between polls".to_owned());
+        }
         target.stop();
         let (recording, generated) = watched?;
         // The process's threads have ended: what they counted is complete.
-        Ok(self.outcome(&Parts { meter: &meter, timeline, recording, generated, seen }))
+        Ok(self.outcome(&Parts { meter: &meter, timeline, recording, generated, seen, exact: None }))
     }
 
-    fn outcome(&self, parts: &Parts<'_>) -> Outcome {
+    /// What a target is built from.
+    pub(super) fn setup(&self) -> Setup<'_> {
+        Setup {
+            on: self.on,
+            groups: &self.plan.scenario.groups,
+            workers: self.plan.workers,
+            seed: self.seed(),
+            switches: &self.plan.switches,
+        }
+    }
+
+    /// When what happens in a run that begins at `begin`.
+    pub(super) fn timeline(&self, begin: Moment) -> Timeline {
+        let from = begin.plus(self.plan.scenario.warmup);
+        Timeline { begin, measured: Measured { from, to: from.plus(self.plan.scenario.seconds) } }
+    }
+
+    /// The figures of a run that is over.
+    pub(super) fn outcome(&self, parts: &Parts<'_>) -> Outcome {
         let (scenario, recording) = (&self.plan.scenario, &parts.recording);
-        let verdicts = judge::judge(scenario, recording, self.plan.workers, parts.timeline.measured.from);
+        let verdicts = judge::judge(parts.yardstick(scenario), recording);
         let length = recording.ticks.iter().map(|tick| tick.length).sum::<Duration>();
         Outcome {
             scenario: scenario.name.clone(),
             on: self.on.name(),
-            machine: "host".to_owned(),
-            workers: self.plan.workers,
+            machine: parts.seen.machine.clone(),
+            workers: parts.seen.cpus,
             seconds: length.as_secs_f64(),
             seed: self.seed(),
             repeat: self.repeat,
@@ -81,8 +105,9 @@ impl Session<'_> {
                 jain: verdicts.jain,
                 lag_of_bound: verdicts.groups.iter().filter_map(|verdict| verdict.lag_of_bound).reduce(f64::max),
             },
-            cpu: cpu(recording, length, self.plan.workers),
-            iterations_per_us: work::calibrate().iterations_per_microsecond(),
+            cpu: cpu(recording, length, parts.seen.cpus),
+            sim: parts.seen.sim.clone(),
+            iterations_per_us: parts.seen.iterations_per_us,
             generator_late_us: parts.generated.late.quantile_us(0.99),
             generator_late_max_us: parts.generated.late.max_us(),
             generator: parts.generated.urgency,
@@ -126,15 +151,16 @@ impl Session<'_> {
     fn windows(&self, parts: &Parts<'_>, verdicts: &Verdicts) -> Vec<WindowOutcome> {
         let from = parts.timeline.measured.from;
         let groups = &self.plan.scenario.groups;
-        let windows = parts.recording.windows.iter().zip(&verdicts.ideal);
+        let windows = parts.recording.windows.iter().zip(&verdicts.windows);
         windows
-            .map(|(window, ideal)| WindowOutcome {
+            .map(|(window, fared)| WindowOutcome {
                 from_s: window.from.since(from).as_secs_f64(),
                 to_s: window.to.since(from).as_secs_f64(),
                 groups: (0..groups.len())
                     .map(|index| {
-                        let work_s = window.work[index].as_secs_f64();
-                        (groups[index].name.clone(), WindowGroup { work_s, ideal_s: ideal[index] })
+                        // On a simulated machine what was received of pieces under way is included.
+                        let (work_s, ideal_s) = (fared.received[index], fared.ideal[index]);
+                        (groups[index].name.clone(), WindowGroup { work_s, ideal_s })
                     })
                     .collect(),
             })
@@ -143,18 +169,38 @@ impl Session<'_> {
 }
 
 /// What is left of a run when its runtime has stopped.
-struct Parts<'a> {
-    meter: &'a Meter,
-    timeline: Timeline,
-    recording: Recording,
-    generated: Generated,
-    seen: Seen,
+pub(super) struct Parts<'a> {
+    pub(super) meter: &'a Meter,
+    pub(super) timeline: Timeline,
+    pub(super) recording: Recording,
+    pub(super) generated: Generated,
+    pub(super) seen: Seen,
+    /// Where time is virtual: how the groups fared in each window, to the last change.
+    pub(super) exact: Option<Vec<FluidWindow>>,
+}
+
+impl Parts<'_> {
+    fn yardstick<'b>(&'b self, scenario: &'b Scenario) -> Yardstick<'b> {
+        Yardstick {
+            scenario,
+            cpus: self.seen.cpus,
+            from: self.timeline.measured.from,
+            longest_poll: self.seen.longest_poll,
+            exact: self.exact.as_deref(),
+        }
+    }
 }
 
 /// What the target had to say before it stopped.
-struct Seen {
-    switches: Vec<(String, String)>,
-    notes: Vec<String>,
+pub(super) struct Seen {
+    pub(super) machine: String,
+    pub(super) cpus: usize,
+    /// The longest time for which a task can't lose its CPU; `None` if there is no such time.
+    pub(super) longest_poll: Option<Duration>,
+    pub(super) iterations_per_us: Option<u64>,
+    pub(super) switches: Vec<(String, String)>,
+    pub(super) notes: Vec<String>,
+    pub(super) sim: Option<SimOutcome>,
 }
 
 /// Lets the run go on to its end: arrivals on one thread, the sampler on another.
@@ -168,7 +214,7 @@ fn watch<T: Target>(
     let broken_off = AtomicBool::new(false);
     let groups = generator.groups();
     thread::scope(|scope| {
-        let arrivals = scope.spawn(|| generator.run(timeline, &broken_off));
+        let arrivals = scope.spawn(|| generator.arrivals(timeline).run(timeline, &broken_off));
         let sampler = scope.spawn(|| sampler::record(target, meter, timeline.measured, groups, &broken_off));
         while !sampler.is_finished() {
             thread::sleep(PROGRESS.min(timeline.measured.to.since(meter.now()) + Duration::from_millis(1)));

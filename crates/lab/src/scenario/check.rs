@@ -19,7 +19,8 @@ const SECONDS: f64 = 5.0;
 const WARMUP: f64 = 0.3;
 /// Measured time must lie in this range. The shortest is for tests.
 pub(crate) const SECONDS_RANGE: Range<f64> = 0.01..3600.01;
-const WARMUP_RANGE: Range<f64> = 0.0..60.01;
+/// The warmup must lie in this range.
+pub(crate) const WARMUP_RANGE: Range<f64> = 0.0..60.01;
 const GROUPS_MAX: usize = 10_000;
 const WEIGHT_DEFAULT: u32 = 100;
 const WEIGHT_MAX: i64 = 10_000;
@@ -41,6 +42,7 @@ pub(crate) fn scenario(source: &Source, raw: raw::Scenario) -> Result<Scenario, 
     Ok(Scenario {
         name: source.stem().to_owned(),
         seconds: seconds(raw.seconds.as_ref(), "seconds", SECONDS, SECONDS_RANGE)?,
+        preempt: raw.preempt,
         warmup: seconds(raw.warmup.as_ref(), "warmup", WARMUP, WARMUP_RANGE)?,
         tasks,
         signals: compiler.signals.len(),

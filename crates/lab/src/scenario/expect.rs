@@ -23,10 +23,20 @@ pub(crate) enum On {
     TokioSplit,
     /// The same, the batch one's threads at nice 19
     TokioSplitNice,
+    /// Evenkeel on a simulated machine, in virtual time
+    Sim,
 }
 
 impl On {
-    pub(crate) const ALL: [On; 4] = [On::Threads, On::Tokio, On::TokioSplit, On::TokioSplitNice];
+    pub(crate) const ALL: [On; 5] = [On::Threads, On::Tokio, On::TokioSplit, On::TokioSplitNice, On::Sim];
+
+    /// Those in real time: what runs if nothing is said.
+    pub(crate) const REAL: [On; 4] = [On::Threads, On::Tokio, On::TokioSplit, On::TokioSplitNice];
+
+    /// Whether it has the switches of Evenkeel's scheduler.
+    pub(crate) fn has_switches(self) -> bool {
+        matches!(self, On::Threads | On::Sim)
+    }
 
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -34,6 +44,7 @@ impl On {
             On::Tokio => "tokio",
             On::TokioSplit => "tokio-split",
             On::TokioSplitNice => "tokio-split-nice",
+            On::Sim => "sim",
         }
     }
 }

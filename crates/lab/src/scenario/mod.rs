@@ -21,7 +21,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(crate) use check::SECONDS_RANGE;
+pub(crate) use check::{SECONDS_RANGE, WARMUP_RANGE};
 #[cfg(test)]
 pub(crate) use expect::figure_names;
 pub(crate) use expect::{Bound, Expectation, On};
@@ -75,6 +75,17 @@ pub(crate) enum Arrival {
     Open { per_second: f64, spacing: Spacing, count: u32 },
 }
 
+/// When a task that computes may lose its CPU, where the host can choose.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Preempt {
+    /// Between two polls: as in a runtime.
+    #[default]
+    Polls,
+    /// At ticks too: as in a kernel.
+    Ticks,
+}
+
 /// One `[[tasks]]` table.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct TaskSet {
@@ -95,6 +106,7 @@ pub(crate) struct Scenario {
     /// Measured time, after the warmup.
     pub(crate) seconds: Duration,
     pub(crate) warmup: Duration,
+    pub(crate) preempt: Preempt,
     pub(crate) groups: Vec<GroupDef>,
     pub(crate) tasks: Vec<TaskSet>,
     /// How many names `wait` and `notify` use in all.

@@ -9,13 +9,15 @@ use toml::Spanned;
 
 use super::expect::On;
 use super::time::{Offset, Time};
-use super::{Role, Spacing};
+use super::{Preempt, Role, Spacing};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Scenario {
     pub(crate) seconds: Option<Spanned<f64>>,
     pub(crate) warmup: Option<Spanned<f64>>,
+    #[serde(default)]
+    pub(crate) preempt: Preempt,
     #[serde(default)]
     pub(crate) groups: Vec<Group>,
     #[serde(default)]

@@ -3,16 +3,20 @@
 //! A target only builds its runtime, spawns, and tells what the runtime counted. Knows nothing of
 //! programs, arrivals or reports.
 
+mod sim;
 mod threads;
 mod tokio;
 
 use std::collections::BTreeMap;
+use std::future::{Ready, ready};
 use std::time::Duration;
 
-use crate::exec::Spawner;
+use crate::exec::{Computing, Spawner};
 use crate::failure::Failure;
+use crate::os;
 use crate::scenario::{GroupDef, On};
 
+pub(crate) use sim::{Sim, SimSeen, SimSpawner, Snapshot};
 pub(crate) use threads::{Threads, check_switches};
 pub(crate) use tokio::Tokio;
 
@@ -27,8 +31,8 @@ pub(crate) struct Setup<'a> {
     pub(crate) switches: &'a [(String, String)],
 }
 
-/// A runtime that is ready to run a scenario.
-pub(crate) trait Target: Sync + Sized {
+/// A runtime in real time that is ready to run a scenario.
+pub(crate) trait Target: Counts + Sync + Sized {
     /// How tasks are spawned on it.
     type Spawner: Spawner;
 
@@ -38,6 +42,12 @@ pub(crate) trait Target: Sync + Sized {
     /// How tasks are spawned on it.
     fn spawner(&self) -> Self::Spawner;
 
+    /// Ends the runtime without waiting for tasks, only for polls that are under way.
+    fn stop(self);
+}
+
+/// What a runtime tells of itself.
+pub(crate) trait Counts {
     /// What the runtime has counted so far.
     fn counters(&self) -> Counters;
 
@@ -53,8 +63,17 @@ pub(crate) trait Target: Sync + Sized {
     /// Things the reader of a report should know about this run.
     fn notes(&self) -> Vec<String>;
 
-    /// Ends the runtime without waiting for tasks, only for polls that are under way.
-    fn stop(self);
+    /// The CPU time that it, and all that belongs to it, has had so far.
+    fn cpu_time(&self) -> Duration {
+        os::cpu_time()
+    }
+}
+
+/// Computes on the calling thread, by the calibration of the process.
+fn compute_here(computing: Computing<'_>) -> Ready<()> {
+    evenkeel::work::calibrate().run(computing.span);
+    computing.done(computing.span);
+    ready(())
 }
 
 /// Sums over the life of a runtime; `None` for what it doesn't count.

@@ -9,14 +9,14 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use evenkeel::{Group, GroupId, GroupStats, JoinHandle, Runtime};
+use evenkeel::{Group, GroupId, GroupStats, Handle, JoinHandle, Runtime, Stats, Switches};
 
-use super::{Counters, GroupCounters, Setup, Target};
-use crate::exec::Spawner;
+use super::{Counters, Counts, GroupCounters, Setup, Target, compute_here};
+use crate::exec::{Computing, Spawner};
 use crate::failure::Failure;
 use crate::judge::SLICE;
 use crate::moment::Moment;
-use crate::scenario::GroupIndex;
+use crate::scenario::{GroupDef, GroupIndex};
 
 /// Polls that are under way when a run is over end within this, or their threads are left behind.
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
@@ -39,14 +39,7 @@ impl Target for Threads {
             .seed(setup.seed)
             .build()
             .map_err(|error| Failure::Internal(format!("can't start an Evenkeel runtime: {error}")))?;
-        for (name, value) in setup.switches {
-            set(&runtime, name, value)?;
-        }
-        let group = |def: &crate::scenario::GroupDef| {
-            let group = runtime.group(def.name.as_str()).weight(def.weight).build();
-            group.map_err(|error| Failure::Internal(format!("can't make the group `{}`: {error}", def.name)))
-        };
-        let groups = setup.groups.iter().map(group).collect::<Result<_, _>>()?;
+        let groups = prepare(&runtime.handle(), setup)?;
         Ok(Threads { runtime, groups })
     }
 
@@ -54,15 +47,14 @@ impl Target for Threads {
         ThreadsSpawner { groups: Arc::clone(&self.groups) }
     }
 
+    fn stop(self) {
+        self.runtime.shutdown_timeout(STOP_PATIENCE);
+    }
+}
+
+impl Counts for Threads {
     fn counters(&self) -> Counters {
-        let stats = self.runtime.stats();
-        Counters {
-            wakes: Some(stats.total(|cpu| cpu.wakes)),
-            empty_wakes: Some(stats.total(|cpu| cpu.empty_wakes)),
-            steals: Some(stats.total(|cpu| cpu.steals)),
-            contended: Some(stats.total(|cpu| cpu.contended)),
-            failed_tries: Some(stats.total(|cpu| cpu.failed_tries)),
-        }
+        counters(&self.runtime.stats())
     }
 
     fn idle_while_waiting(&self) -> Option<usize> {
@@ -71,25 +63,51 @@ impl Target for Threads {
     }
 
     fn group_counters(&self) -> Vec<GroupCounters> {
-        let stats = self.runtime.stats();
-        let by_id: BTreeMap<GroupId, &GroupStats> = stats.groups.iter().map(|stats| (stats.id, stats)).collect();
-        let counters =
-            |group: &Group| by_id.get(&group.id()).map_or_else(GroupCounters::default, |stats| counted(stats));
-        self.groups.iter().map(counters).collect()
+        group_counters(&self.runtime.stats(), &self.groups)
     }
 
     fn switches(&self) -> Vec<(String, String)> {
-        let switches = self.runtime.switches().list().into_iter();
-        switches.map(|(name, value)| (name.to_string(), value.to_string())).collect()
+        switches(&self.runtime.switches())
     }
 
     fn notes(&self) -> Vec<String> {
         Vec::new()
     }
+}
 
-    fn stop(self) {
-        self.runtime.shutdown_timeout(STOP_PATIENCE);
+/// Sets the switches and makes the groups of a scenario, on whatever host.
+pub(super) fn prepare(handle: &Handle, setup: Setup<'_>) -> Result<Arc<[Group]>, Failure> {
+    for (name, value) in setup.switches {
+        set(&handle.switches(), name, value)?;
     }
+    let group = |def: &GroupDef| {
+        let group = handle.group(def.name.as_str()).weight(def.weight).build();
+        group.map_err(|error| Failure::Internal(format!("can't make the group `{}`: {error}", def.name)))
+    };
+    setup.groups.iter().map(group).collect()
+}
+
+/// What an Evenkeel runtime has counted, on whatever host.
+pub(super) fn counters(stats: &Stats) -> Counters {
+    Counters {
+        wakes: Some(stats.total(|cpu| cpu.wakes)),
+        empty_wakes: Some(stats.total(|cpu| cpu.empty_wakes)),
+        steals: Some(stats.total(|cpu| cpu.steals)),
+        contended: Some(stats.total(|cpu| cpu.contended)),
+        failed_tries: Some(stats.total(|cpu| cpu.failed_tries)),
+    }
+}
+
+/// What it has counted for each group.
+pub(super) fn group_counters(stats: &Stats, groups: &[Group]) -> Vec<GroupCounters> {
+    let by_id: BTreeMap<GroupId, &GroupStats> = stats.groups.iter().map(|stats| (stats.id, stats)).collect();
+    let counters = |group: &Group| by_id.get(&group.id()).map_or_else(GroupCounters::default, |stats| counted(stats));
+    groups.iter().map(counters).collect()
+}
+
+/// Its switches and their values.
+pub(super) fn switches(switches: &Switches) -> Vec<(String, String)> {
+    switches.list().into_iter().map(|(name, value)| (name.to_string(), value.to_string())).collect()
 }
 
 fn counted(stats: &GroupStats) -> GroupCounters {
@@ -101,11 +119,11 @@ fn counted(stats: &GroupStats) -> GroupCounters {
 pub(crate) fn check_switches(switches: &[(String, String)]) -> Result<(), Failure> {
     let runtime = Runtime::builder().workers(1).build();
     let runtime = runtime.map_err(|error| Failure::Internal(format!("can't start an Evenkeel runtime: {error}")))?;
-    switches.iter().try_for_each(|(name, value)| set(&runtime, name, value))
+    switches.iter().try_for_each(|(name, value)| set(&runtime.switches(), name, value))
 }
 
-fn set(runtime: &Runtime, name: &str, value: &str) -> Result<(), Failure> {
-    runtime.switches().set(name, value).map_err(|error| Failure::Input(format!("--set {name}={value}: {error}")))
+fn set(switches: &Switches, name: &str, value: &str) -> Result<(), Failure> {
+    switches.set(name, value).map_err(|error| Failure::Input(format!("--set {name}={value}: {error}")))
 }
 
 /// Spawns into the groups of one runtime.
@@ -122,6 +140,10 @@ impl Spawner for ThreadsSpawner {
         F: Future<Output = Moment> + Send + 'static,
     {
         ThreadsJoin(self.groups[group.0].spawn(task))
+    }
+
+    fn compute(computing: Computing<'_>) -> impl Future<Output = ()> + Send {
+        compute_here(computing)
     }
 
     fn yield_now() -> impl Future<Output = ()> + Send {

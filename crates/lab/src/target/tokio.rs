@@ -12,8 +12,8 @@ use std::time::Duration;
 use ::tokio::runtime::{Builder, Handle, Runtime};
 use ::tokio::task::JoinHandle;
 
-use super::{Counters, GroupCounters, Setup, Target};
-use crate::exec::Spawner;
+use super::{Counters, Counts, GroupCounters, Setup, Target, compute_here};
+use crate::exec::{Computing, Spawner};
 use crate::failure::Failure;
 use crate::moment::Moment;
 use crate::os;
@@ -55,6 +55,14 @@ impl Target for Tokio {
         TokioSpawner { handles: Arc::clone(&self.handles) }
     }
 
+    fn stop(self) {
+        for runtime in self.runtimes {
+            runtime.shutdown_timeout(STOP_PATIENCE);
+        }
+    }
+}
+
+impl Counts for Tokio {
     fn counters(&self) -> Counters {
         let parks = |runtime: &Runtime| {
             let metrics = runtime.metrics();
@@ -80,12 +88,6 @@ impl Target for Tokio {
         let refused = self.nice_refused.load(Ordering::Relaxed);
         refused.then(|| "the system refused nice 19 for the batch threads".to_owned()).into_iter().collect()
     }
-
-    fn stop(self) {
-        for runtime in self.runtimes {
-            runtime.shutdown_timeout(STOP_PATIENCE);
-        }
-    }
 }
 
 /// One runtime of a target.
@@ -107,7 +109,7 @@ fn parts(on: On) -> Vec<Part> {
     let interactive = Part { name: "tokio-fore", role: Some(Role::Interactive), nice: Nice::Zero };
     let batch = |nice| Part { name: "tokio-batch", role: Some(Role::Batch), nice };
     match on {
-        On::Tokio | On::Threads => vec![Part { name: "tokio", role: None, nice: Nice::Zero }],
+        On::Tokio | On::Threads | On::Sim => vec![Part { name: "tokio", role: None, nice: Nice::Zero }],
         On::TokioSplit => vec![interactive, batch(Nice::Zero)],
         On::TokioSplitNice => vec![interactive, batch(Nice::Lowest)],
     }
@@ -141,6 +143,10 @@ impl Spawner for TokioSpawner {
         F: Future<Output = Moment> + Send + 'static,
     {
         TokioJoin(self.handles[group.0].spawn(task))
+    }
+
+    fn compute(computing: Computing<'_>) -> impl Future<Output = ()> + Send {
+        compute_here(computing)
     }
 
     fn yield_now() -> impl Future<Output = ()> + Send {

@@ -127,6 +127,10 @@ impl Stream {
         self.left_out
     }
 
+    pub(super) fn take_kept(&mut self) -> Vec<Record> {
+        std::mem::take(&mut self.kept)
+    }
+
     /// A number for a task that was just spawned; its address may have been another's.
     pub(super) fn new_task(&mut self, key: TaskKey) -> u32 {
         let task = self.next_task;

@@ -505,6 +505,10 @@ impl World {
         self.stream.left_out()
     }
 
+    pub(crate) fn take_records(&mut self) -> Vec<Record> {
+        self.stream.take_kept()
+    }
+
     pub(crate) fn digest(&self) -> (u64, u64) {
         self.stream.digest()
     }
