@@ -54,6 +54,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         left_out: sim.left_out(),
         machine: &machine,
         groups: &names,
+        begin: Time::ZERO,
         end: sim.now(),
     });
     let mut out = BufWriter::new(File::create(trace_file)?);

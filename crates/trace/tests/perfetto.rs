@@ -220,10 +220,21 @@ fn a_record_that_begins_in_the_middle_gives_a_whole_trace() {
     run.spin(9, Duration::from_micros(20));
     run.until(1_000);
     run.sim.keep_records();
+    run.begin = run.sim.now();
     run.until(2_000);
     let decoded = Decoded::of(&run);
     decoded.check();
-    assert!(decoded.slices(0, "task").len() > 10);
+    for cpu in 0..4 {
+        let slices = decoded.slices(cpu, "task");
+        let (begin, end) = slices[0];
+        assert_eq!((begin.at, end.notes.get("begun_before_trace")), (1_000_000, Some(&Note::Number(1))), "CPU {cpu}");
+        assert!(!end.notes.contains_key("work_ns"));
+        assert!(slices.len() > 10 && slices[1..].iter().all(|(_, end)| !end.notes.contains_key("begun_before_trace")));
+        // All of a CPU's time is a task's or the scheduler's: nothing else happens here.
+        let account = &run.sim.accounting().cpus[cpu];
+        let told = decoded.time_in(cpu, "task");
+        assert!(told.plus(account.scheduler()) >= Span::from_micros(1_000), "CPU {cpu}: {told:?}");
+    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //! Knows nothing of how a run is made.
 
 mod check;
+mod file;
 mod json;
 mod rows;
 mod statistics;
@@ -11,6 +12,7 @@ mod table;
 mod tests;
 
 pub(crate) use check::check_expectations;
+pub(crate) use file::OutputFile;
 pub(crate) use json::JsonFile;
 
 use crate::failure::Failure;

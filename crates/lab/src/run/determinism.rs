@@ -17,7 +17,7 @@ pub(super) fn run_both(
     mut runs: [SimRun<'_>; 2],
     mut progress: impl FnMut(Moment),
 ) -> Result<(Outcome, SimSeen), Failure> {
-    runs.iter_mut().for_each(SimRun::keep_records);
+    runs.iter_mut().for_each(SimRun::keep_all_records);
     // Ends: both have the same number of steps, unless they differ.
     loop {
         let mut went = [Step::Over; 2];

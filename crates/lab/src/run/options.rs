@@ -44,6 +44,12 @@ pub(crate) struct RunArgs {
     /// Runs each run of the target `sim` twice, side by side, and fails at the first event that differs
     #[arg(long)]
     pub(crate) check_determinism: bool,
+    /// Writes a Perfetto trace of the measurement of the first run on `sim` to this file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) trace: Option<PathBuf>,
+    /// Writes the same as a page of HTML to this file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) timeline: Option<PathBuf>,
     /// Writes all results to this file
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,

@@ -47,7 +47,6 @@ pub(crate) struct Snapshot {
 
 /// What was seen of a run on a simulated machine, for reports and traces.
 #[derive(Debug, Clone)]
-#[expect(dead_code, reason = "for reports and traces")]
 pub(crate) struct SimSeen {
     pub(crate) machine: Machine,
     /// When the measurement began.
@@ -56,6 +55,8 @@ pub(crate) struct SimSeen {
     pub(crate) after: Snapshot,
     /// Every event until then, if they were kept.
     pub(crate) records: Vec<Record>,
+    /// Events of the measurement that came after those: more than are kept.
+    pub(crate) left_out: u64,
     /// Of all events until then.
     pub(crate) digest: Digest,
     pub(crate) speed: Speed,
@@ -90,9 +91,9 @@ impl Sim {
         self.machine.tick.map(|tick| tick.period.into())
     }
 
-    /// From here on, keeps every event.
-    pub(crate) fn keep_records(&mut self) {
-        self.simulation.keep_records();
+    /// From here on, keeps events until there are `max`.
+    pub(crate) fn keep_records(&mut self, max: usize) {
+        self.simulation.keep_records_up_to(max);
     }
 
     /// The events kept since this was last asked.
@@ -153,6 +154,7 @@ impl Sim {
             before,
             after: self.snapshot(),
             records,
+            left_out: self.simulation.left_out(),
             digest: self.digest(),
             speed: self.simulation.speed(),
             group_names: group_names.collect(),

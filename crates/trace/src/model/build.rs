@@ -20,6 +20,7 @@ pub(super) fn trace(source: &Source<'_>) -> Trace {
 
 /// What is known while the record is read.
 struct Builder {
+    begin: Time,
     end: Time,
     rows: Vec<Row>,
     outside: Row,
@@ -35,6 +36,9 @@ struct Builder {
 #[derive(Clone, Default)]
 struct CpuState {
     open: Option<Open>,
+    /// Something has begun on it in this trace: what ends before that had begun before the trace.
+    has_begun: bool,
+    has_dispatched: bool,
     /// The last kick that was sent to it.
     kick: Option<CpuId>,
 }
@@ -63,6 +67,7 @@ impl Builder {
         let named = |name| Row { name, ..Row::default() };
         let last = source.records.iter().map(|record| record.at).max().unwrap_or_default();
         Builder {
+            begin: source.begin.min(source.end),
             // What was not kept is after the last record, about.
             end: if source.left_out > 0 { last.min(source.end) } else { source.end },
             rows: cpu_names(machine).map(named).collect(),
@@ -81,7 +86,7 @@ impl Builder {
             RecordKind::Spawn | RecordKind::Wake => self.wake(order, record),
             RecordKind::Dispatch => self.dispatch(order, record),
             RecordKind::Leave => self.leave(order, record),
-            RecordKind::UserBegin => self.begin_if_free(cpu, at, order, What::User(Span::ZERO)),
+            RecordKind::UserBegin => self.begin_if_free(cpu, at, order, What::User(Some(Span::ZERO))),
             RecordKind::UserEnd => self.end_user(order, record),
             RecordKind::Migrate => {
                 self.mark(cpu, at, order, Mark::Moved(record.a));
@@ -91,6 +96,7 @@ impl Builder {
             }
             RecordKind::LockWait => self.begin(cpu, at, order, What::LockWait { lock: record.a }),
             RecordKind::LockGot => {
+                self.end_begun_before(cpu, at, order, What::LockWait { lock: record.a });
                 self.end(cpu, at, order, |what| matches!(what, What::LockWait { .. }));
             }
             RecordKind::LockTransfer => {}
@@ -133,7 +139,9 @@ impl Builder {
             return;
         }
         self.end(cpu, at, order, |_| true);
-        self.state(cpu).open = Some(Open { begin: at, order, what });
+        let state = self.state(cpu);
+        state.has_begun = true;
+        state.open = Some(Open { begin: at, order, what });
     }
 
     /// User code begins: that of the task that was dispatched, or else of nobody.
@@ -146,7 +154,16 @@ impl Builder {
     /// The open slice ends, if it is such a one.
     fn end(&mut self, cpu: CpuId, at: Time, order: usize, is: impl FnOnce(&What) -> bool) {
         if let Some(open) = self.state(cpu).open.take_if(|open| is(&open.what)) {
-            let slice = Slice { begin: open.begin, end: Some(at), what: open.what, order: (open.order, order) };
+            let order = (open.order, order);
+            let slice = Slice { begin: open.begin, is_begun_before: false, end: Some(at), what: open.what, order };
+            self.push(cpu, slice);
+        }
+    }
+
+    /// What ends had begun before the trace, if nothing has begun in it.
+    fn end_begun_before(&mut self, cpu: CpuId, at: Time, order: usize, what: What) {
+        if cpu != CpuId::OUTSIDE && !std::mem::replace(&mut self.state(cpu).has_begun, true) {
+            let slice = Slice { begin: self.begin, is_begun_before: true, end: Some(at), what, order: (0, order) };
             self.push(cpu, slice);
         }
     }
@@ -193,19 +210,35 @@ impl Builder {
         }
         let run = Run {
             task: record.a,
-            group: GroupId::new(u32::try_from(record.b).unwrap_or(u32::MAX)),
-            work: Span::ZERO,
+            group: group_of(record),
+            work: Some(Span::ZERO),
             runnable_since,
             flow: state.flow,
             moved_from: state.moved_from.filter(|from| *from != record.cpu),
         };
         self.groups.entry(run.group.get()).or_default();
         self.begin(record.cpu, record.at, order, What::Task(run));
+        if record.cpu != CpuId::OUTSIDE {
+            self.state(record.cpu).has_dispatched = true;
+        }
     }
 
     /// A task that leaves without having been woken meanwhile may have been requeued. If it was not, its next wake says so.
     fn leave(&mut self, order: usize, record: &Record) {
         let (cpu, task) = (record.cpu, record.a);
+        if cpu == CpuId::OUTSIDE {
+            return;
+        }
+        if !std::mem::replace(&mut self.state(cpu).has_dispatched, true) {
+            // All that this CPU did in the trace so far was this task's.
+            let state = self.state(cpu);
+            (state.open, state.has_begun) = (None, false);
+            self.rows[cpu.index()].slices.clear();
+            let group = group_of(record);
+            self.groups.entry(group.get()).or_default();
+            let run = Run { task, group, work: None, runnable_since: None, flow: None, moved_from: None };
+            self.end_begun_before(cpu, record.at, order, What::Task(run));
+        }
         self.end(cpu, record.at, order, |what| matches!(what, What::Task(run) if run.task == task));
         let state = self.tasks.entry(task).or_default();
         if state.flow.is_none() {
@@ -217,11 +250,12 @@ impl Builder {
         if record.cpu == CpuId::OUTSIDE {
             return;
         }
+        self.end_begun_before(record.cpu, record.at, order, What::User(None));
         let worked = Span::from_nanos(record.b);
         if let Some(open) = &mut self.state(record.cpu).open {
             match &mut open.what {
-                What::Task(run) => run.work = run.work.plus(worked),
-                What::User(work) => *work = work.plus(worked),
+                What::Task(Run { work: Some(work), .. }) | What::User(Some(work)) => *work = work.plus(worked),
+                What::Task(_) | What::User(None) => {}
                 What::Idle { .. } | What::LockWait { .. } => {}
             }
         }
@@ -229,6 +263,7 @@ impl Builder {
     }
 
     fn unpark(&mut self, order: usize, record: &Record) {
+        self.end_begun_before(record.cpu, record.at, order, What::Idle { kicked_by: None });
         let state = self.state(record.cpu);
         let kick = state.kick.take();
         if let Some(Open { what: What::Idle { kicked_by }, .. }) = &mut state.open {
@@ -249,12 +284,12 @@ impl Builder {
     fn finish(mut self, source: &Source<'_>) -> Trace {
         for cpu in 0..self.states.len() {
             if let Some(mut open) = self.states[cpu].open.take() {
-                if let What::Task(run) = &mut open.what {
-                    run.work = Span::ZERO;
+                if let What::Task(Run { work, .. }) | What::User(work) = &mut open.what {
+                    *work = None;
                 }
                 let cpu = CpuId::new(u32::try_from(cpu).unwrap_or(u32::MAX));
                 let order = (open.order, usize::MAX);
-                self.push(cpu, Slice { begin: open.begin, end: None, what: open.what, order });
+                self.push(cpu, Slice { begin: open.begin, is_begun_before: false, end: None, what: open.what, order });
             }
         }
         self.place_instants();
@@ -266,6 +301,7 @@ impl Builder {
         Trace {
             title: source.title.to_owned(),
             machine: source.machine.name.clone(),
+            begin: self.begin,
             end: self.end,
             left_out: source.left_out,
             cpus: self.rows,
@@ -290,6 +326,11 @@ impl Builder {
             row.instants.sort_by_key(|instant| (instant.at, instant.order));
         }
     }
+}
+
+/// The group that a dispatch or a leave tells of.
+fn group_of(record: &Record) -> GroupId {
+    GroupId::new(u32::try_from(record.b).unwrap_or(u32::MAX))
 }
 
 #[expect(clippy::cast_precision_loss, reason = "for people to read, never for decisions")]

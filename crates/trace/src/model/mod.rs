@@ -7,6 +7,8 @@
 //! - R2: a flow begins at one wake, and ends at one slice or nowhere.
 
 mod build;
+#[cfg(test)]
+mod tests;
 
 use evenkeel_core::{CpuId, GroupId, Span, Time};
 use evenkeel_sim::Record;
@@ -25,6 +27,8 @@ pub struct Source<'a> {
     pub machine: &'a Machine,
     /// The names of groups; others are called by their ids.
     pub groups: &'a [(GroupId, String)],
+    /// From when on it was recorded.
+    pub begin: Time,
     /// When the run ended, or was looked at.
     pub end: Time,
 }
@@ -36,7 +40,9 @@ pub struct Trace {
     pub title: String,
     /// The name of the machine.
     pub machine: String,
-    /// When the trace ends; slices that are open then have no end of their own.
+    /// When the trace begins.
+    pub begin: Time,
+    /// When it ends; slices that are open then have no end of their own.
     pub end: Time,
     /// How many events came after the end, and are not in it.
     pub left_out: u64,
@@ -80,6 +86,8 @@ pub struct Group {
 pub struct Slice {
     /// From when on.
     pub begin: Time,
+    /// It had begun before the trace does.
+    pub is_begun_before: bool,
     /// Until when; `None` if it goes on at the end of the trace.
     pub end: Option<Time>,
     /// What it was.
@@ -105,8 +113,8 @@ impl Slice {
 pub enum What {
     /// A task runs.
     Task(Run),
-    /// Wakers or destructors run, outside of any task: so much work they did.
-    User(Span),
+    /// Wakers or destructors run, outside of any task: so much work they did, as of [`Run::work`].
+    User(Option<Span>),
     /// It is parked; who kicked it out of that, unless a timer did.
     Idle {
         /// The CPU that kicked, or the outside.
@@ -126,9 +134,9 @@ pub struct Run {
     pub task: u32,
     /// Its group.
     pub group: GroupId,
-    /// Work that it did; what else the slice lasted went to the scheduler, to ticks and to other programs. Zero while the
-    /// slice is open.
-    pub work: Span,
+    /// Work that it did; what else the slice lasted went to the scheduler, to ticks and to other programs. `None` if the
+    /// slice is not whole: begun before the trace, or open at its end.
+    pub work: Option<Span>,
     /// Since when the task could have run, if that is in the trace.
     pub runnable_since: Option<Time>,
     /// The wake that made it runnable, by its place in [`Trace::flows`]. `None` if it gave way and was requeued.

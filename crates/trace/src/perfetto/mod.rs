@@ -7,7 +7,7 @@
 
 mod messages;
 
-use crate::model::{Instant, Mark, Row, Slice, Trace, What};
+use crate::model::{Instant, Mark, Row, Run, Slice, Trace, What};
 use evenkeel_core::{CpuId, Time};
 use messages::{
     CounterDescriptor, DebugAnnotation, EventType, Interned, InternedData, ProcessDescriptor,
@@ -97,9 +97,10 @@ enum Note {
     Lock = 6,
     KickedBy = 7,
     Waker = 8,
+    BegunBefore = 9,
 }
 
-const NOTES: [(Note, &str); 8] = [
+const NOTES: [(Note, &str); 9] = [
     (Note::Group, "group"),
     (Note::WorkNs, "work_ns"),
     (Note::WaitedNs, "waited_ns"),
@@ -108,6 +109,7 @@ const NOTES: [(Note, &str); 8] = [
     (Note::Lock, "lock"),
     (Note::KickedBy, "kicked_by"),
     (Note::Waker, "woken_by"),
+    (Note::BegunBefore, "begun_before_trace"),
 ];
 
 impl Note {
@@ -307,11 +309,17 @@ impl<W: Write> Writer<'_, W> {
     fn end_slice(&mut self, at: Time, track: Track, slice: &Slice) -> io::Result<()> {
         let mut notes = Vec::new();
         match slice.what {
-            _ if slice.end.is_none() => notes.push(Note::OpenAtEnd.number(1)),
-            What::Task(run) => notes.push(Note::WorkNs.number(run.work.as_nanos())),
-            What::User(work) => notes.push(Note::WorkNs.number(work.as_nanos())),
+            What::Task(Run { work, .. }) | What::User(work) => {
+                notes.extend(work.map(|work| Note::WorkNs.number(work.as_nanos())));
+            }
             What::Idle { kicked_by } => notes.extend(kicked_by.map(|by| Note::KickedBy.text(cpu_text(by)))),
             What::LockWait { .. } => {}
+        }
+        if slice.end.is_none() {
+            notes.push(Note::OpenAtEnd.number(1));
+        }
+        if slice.is_begun_before {
+            notes.push(Note::BegunBefore.number(1));
         }
         let event = TrackEvent { debug_annotations: notes, ..TrackEvent::default() };
         self.event(at, track, None, EventType::SliceEnd, event)

@@ -6,27 +6,25 @@
 //!
 //! | part of a slice | if |
 //! |---|---|
-//! | kind (0 task, 1 user code, 2 idle, 3 lock wait) plus flags: 4 open, 8 since, 16 flow, 32 moved | |
+//! | kind (0 task, 1 user code, 2 idle, 3 lock wait) plus flags: 4 open, 8 since, 16 flow, 32 moved, 64 begun before | |
 //! | time since the end of the slice before; length | |
-//! | group; task; work | a task |
+//! | group; task; work + 1, or 0 if unknown | a task |
 //! | time from when it was runnable to its begin | since |
 //! | CPU of the wake + 1, 0 outside; 2 × (waker + 1, or 0) + 1 if it was a spawn | flow |
 //! | CPU where it was before | moved |
-//! | work | user code |
+//! | work + 1, or 0 if unknown | user code |
 //! | who kicked: 0 nobody, 1 the outside, CPU + 2 | idle |
 //! | lock | a lock wait |
 //!
 //! Knows nothing of HTML.
 
 use crate::model::{Run, Slice, Trace, What};
-use evenkeel_core::{CpuId, Time};
+use evenkeel_core::{CpuId, Span, Time};
 use prost::encoding::encode_varint;
 
 /// A trace, encoded.
 pub(super) struct Data {
     pub(super) bytes: Vec<u8>,
-    /// The first event.
-    pub(super) begin: Time,
     pub(super) end: Time,
     /// How many events did not fit.
     pub(super) dropped: usize,
@@ -36,11 +34,11 @@ const OPEN: u64 = 4;
 const SINCE: u64 = 8;
 const FLOW: u64 = 16;
 const MOVED: u64 = 32;
+const BEFORE: u64 = 64;
 
 pub(super) fn encode(trace: &Trace, max: usize) -> Data {
     let mut times = times(trace);
     let total = times.len();
-    let begin = times.iter().min().copied().unwrap_or_default();
     let end = match total.checked_sub(max) {
         Some(0) | None => trace.end,
         // The first event that does not fit: nothing from there on is told.
@@ -66,7 +64,7 @@ pub(super) fn encode(trace: &Trace, max: usize) -> Data {
         }
         told += slices.len() + queue.len();
     }
-    Data { bytes, begin, end, dropped: total - told }
+    Data { bytes, end, dropped: total - told }
 }
 
 /// When the events are that a page tells.
@@ -85,21 +83,23 @@ fn encode_slice(trace: &Trace, slice: &Slice, last: Time, end: Time, bytes: &mut
     let closed = slice.end.filter(|closed| *closed <= end);
     let ends = closed.unwrap_or(end).max(slice.begin);
     let mut put = |value: u64| encode_varint(value, bytes);
-    let open = if closed.is_none() { OPEN } else { 0 };
+    let flag = |is_set: bool, flag| if is_set { flag } else { 0 };
+    let cut = flag(closed.is_none(), OPEN) | flag(slice.is_begun_before, BEFORE);
+    let work = |work: Option<Span>| work.filter(|_| closed.is_some()).map_or(0, |work| work.as_nanos() + 1);
     let (kind, flags) = match slice.what {
         What::Task(run) => (0, flags(&run)),
         What::User(_) => (1, 0),
         What::Idle { .. } => (2, 0),
         What::LockWait { .. } => (3, 0),
     };
-    put(kind | open | flags);
+    put(kind | cut | flags);
     put(slice.begin.since(last).as_nanos());
     put(ends.since(slice.begin).as_nanos());
     match slice.what {
         What::Task(run) => {
             put(trace.group_index(run.group).unwrap_or(0) as u64);
             put(run.task.into());
-            put(if closed.is_some() { run.work.as_nanos() } else { 0 });
+            put(work(run.work));
             if let Some(since) = run.runnable_since {
                 put(slice.begin.since(since).as_nanos());
             }
@@ -111,7 +111,7 @@ fn encode_slice(trace: &Trace, slice: &Slice, last: Time, end: Time, bytes: &mut
                 put(from.get().into());
             }
         }
-        What::User(work) => put(work.as_nanos()),
+        What::User(worked) => put(work(worked)),
         What::Idle { kicked_by } => put(kicked_by.map_or(0, |by| cpu_number(by) + 1)),
         What::LockWait { lock } => put(lock.into()),
     }

@@ -9,7 +9,7 @@ const scroller = element("scroller");
 const view = { from: trace.begin, to: trace.end, row: 22, only: -1, ratio: 1, width: 0, height: 0, gutter: 64, axis: 22 };
 
 const PALETTE = ["#3b7dd8", "#e08a1e", "#2f9e5b", "#9a60c9", "#18a2b5", "#c2578f", "#8c6d3f", "#6b8e23", "#5563c1", "#d96c5f"];
-let colors = {};
+const colors = {};
 
 function rgb(text) {
   const number = parseInt(text.trim().slice(1), 16);
@@ -36,6 +36,8 @@ function takeColors() {
   const back = rgb(colors.back);
   colors.kinds = [null, rgb(colors.user), rgb(colors.idle), rgb(colors.wait)];
   colors.gap = rgb(colors.scheduler);
+  colors.nothing = rgb(colors.panel);
+  plate = null;
   colors.groups = header.groups.map((_, index) => {
     const color = groupColor(index);
     const isShown = view.only < 0 || view.only === index;
@@ -101,9 +103,11 @@ function takeTotals(width) {
   }
 }
 
-function drawOverview() {
-  const width = overview.clientWidth, height = 76, left = view.gutter, inner = Math.max(1, width - left - 8);
-  const context = size(overview, width, height);
+// The overview without what is shown of it: drawn anew only for another size or other colors.
+let plate = null;
+function drawPlate(width, height, left, inner) {
+  plate = document.createElement("canvas");
+  const context = size(plate, width, height);
   if (!totals || totals.width !== inner) takeTotals(inner);
   const top = 6, area = height - 12;
   context.fillStyle = colors.back;
@@ -130,6 +134,14 @@ function drawOverview() {
   context.textBaseline = "middle";
   context.fillText("all CPUs", left - 6, top + area / 2 - 7);
   context.fillText("waiting", left - 6, top + area / 2 + 7);
+}
+
+function drawOverview() {
+  const width = overview.clientWidth, height = 76, left = view.gutter, inner = Math.max(1, width - left - 8);
+  const top = 6, area = height - 12;
+  const context = size(overview, width, height);
+  if (plate === null || plate.width !== overview.width || totals.width !== inner) drawPlate(width, height, left, inner);
+  context.drawImage(plate, 0, 0, width, height);
   const scale = inner / (trace.end - trace.begin);
   const x0 = left + (view.from - trace.begin) * scale, x1 = left + (view.to - trace.begin) * scale;
   context.fillStyle = colors.back;
@@ -189,7 +201,7 @@ function mix(cpu, width, sums, line) {
       red[column] += color[0] * part; green[column] += color[1] * part; blue[column] += color[2] * part; told[column] += part;
     }
   }
-  const [r, g, b] = colors.gap;
+  const [r, g, b] = cpu.count > 0 ? colors.gap : colors.nothing;
   for (let column = 0; column < width; column++) {
     const rest = Math.max(0, 1 - told[column]);
     line[column] = 0xff000000 | ((blue[column] + b * rest) << 16) | ((green[column] + g * rest) << 8) | (red[column] + r * rest);

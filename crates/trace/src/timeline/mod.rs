@@ -5,6 +5,8 @@
 //! Knows nothing of how a trace is read off a record.
 
 mod data;
+#[cfg(test)]
+mod tests;
 
 use crate::model::Trace;
 use base64::display::Base64Display;
@@ -50,7 +52,7 @@ fn write_up_to(trace: &Trace, max: usize, out: &mut impl Write) -> io::Result<()
     let header = Header {
         title: &trace.title,
         machine: &trace.machine,
-        begin: data.begin.as_nanos(),
+        begin: trace.begin.as_nanos(),
         end: data.end.as_nanos(),
         left_out: trace.left_out,
         dropped: data.dropped,

@@ -79,17 +79,17 @@ function cause(cpu, index) {
 function tell({ row, index }) {
   const cpu = cpus[row], kind = cpu.kind[index], length = cpu.end[index] - cpu.begin[index];
   const where = `${cpu.name}, ${exactTime(cpu.begin[index])} to ${exactTime(cpu.end[index])}: ${exactTime(length)}`;
-  const lines = [where + (kind & OPEN ? ", and goes on." : ".")];
+  const lines = [where + (kind & BEFORE ? ", begun before this trace" : "") + (kind & OPEN ? ", and goes on." : ".")];
   let title;
   switch (kind & 3) {
     case TASK:
       title = `${header.groups[cpu.group[index]]}, task ${cpu.task[index]}`;
-      if (!(kind & OPEN)) lines.push(`Work ${exactTime(cpu.work[index])}, the rest scheduler, ticks and others.`);
+      if (cpu.work[index] >= 0) lines.push(`Work ${exactTime(cpu.work[index])}, the rest scheduler, ticks and others.`);
       if (kind & SINCE) lines.push(`Waited ${exactTime(cpu.begin[index] - cpu.since[index])} for a CPU.`);
       lines.push(cause(cpu, index));
       if (kind & MOVED) lines.push(`Came here from CPU ${cpu.moved[index]}.`);
       break;
-    case USER: title = "wakers and destructors"; lines.push(`Work ${exactTime(cpu.work[index])}.`); break;
+    case USER: title = "wakers and destructors"; if (cpu.work[index] >= 0) lines.push(`Work ${exactTime(cpu.work[index])}.`); break;
     case IDLE:
       title = "idle";
       if (!(kind & OPEN)) lines.push(cpu.from[index] === NOBODY ? "Ended by a timer." : cpu.from[index] === OUTSIDE ? "Ended by a kick from outside." : `Ended by a kick from CPU ${cpu.from[index]}.`);
@@ -111,7 +111,7 @@ function point(event) {
   const isOnRow = x >= view.gutter && y >= view.axis && row >= 0 && row < cpus.length;
   tip.hidden = !isOnRow;
   if (isOnRow) {
-    const told = hovered ? tell(hovered) : { title: "scheduler", lines: [`${cpus[row].name}, ${exactTime(Math.round(timeAt(x)))}.`] };
+    const told = hovered ? tell(hovered) : { title: cpus[row].count > 0 ? "scheduler" : "nothing recorded", lines: [`${cpus[row].name}, ${exactTime(Math.round(timeAt(x)))}.`] };
     const title = document.createElement("strong");
     title.textContent = told.title;
     const waiting = queueAt(row, timeAt(x));
@@ -208,6 +208,7 @@ function say() {
 function listenToChart() {
   let drag = null;
   chart.addEventListener("pointerdown", (event) => {
+    if (event.button !== 0) return;
     drag = { x: event.clientX, y: event.clientY, from: view.from, to: view.to, top: scroller.scrollTop, isMoved: false };
     chart.setPointerCapture(event.pointerId);
     scroller.focus({ preventScroll: true });
@@ -258,7 +259,9 @@ function listenToOverview() {
   overview.addEventListener("pointercancel", () => { from = null; });
 }
 
+const scroll = (pixels) => { scroller.scrollTop += pixels; };
 const KEYS = {
+  ArrowUp: () => scroll(-3 * view.row), ArrowDown: () => scroll(3 * view.row), PageUp: () => scroll(-view.height * 0.8), PageDown: () => scroll(view.height * 0.8),
   ArrowLeft: () => move(-0.2), a: () => move(-0.2), ArrowRight: () => move(0.2), d: () => move(0.2),
   "+": () => zoom(0.6), "=": () => zoom(0.6), w: () => zoom(0.6), "-": () => zoom(1 / 0.6), s: () => zoom(1 / 0.6),
   "0": showAll, "[": () => setRow(view.row - Math.ceil(view.row / 4)), "]": () => setRow(view.row + Math.ceil(view.row / 4)),

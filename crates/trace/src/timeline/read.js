@@ -1,7 +1,7 @@
 // What the page holds: the header, and for each CPU its slices and the changes of its queue, as columns.
 
 const TASK = 0, USER = 1, IDLE = 2, WAIT = 3;
-const OPEN = 4, SINCE = 8, FLOW = 16, MOVED = 32;
+const OPEN = 4, SINCE = 8, FLOW = 16, MOVED = 32, BEFORE = 64;
 const NOBODY = -2, OUTSIDE = -1;
 
 const header = JSON.parse(document.getElementById("header").textContent);
@@ -53,12 +53,12 @@ function readSlices(count, next) {
       case TASK:
         row.group[index] = next();
         row.task[index] = next();
-        row.work[index] = next();
+        row.work[index] = next() - 1;
         if (kind & SINCE) row.since[index] = row.begin[index] - next();
         if (kind & FLOW) { row.from[index] = next() - 1; row.cause[index] = next(); }
         if (kind & MOVED) row.moved[index] = next();
         break;
-      case USER: row.work[index] = next(); break;
+      case USER: row.work[index] = next() - 1; break;
       case IDLE: row.from[index] = next() - 2; break;
       case WAIT: row.task[index] = next(); break;
     }

@@ -12,6 +12,8 @@ pub(crate) struct Run {
     pub(crate) sim: Simulation,
     pub(crate) machine: Machine,
     pub(crate) groups: Vec<Group>,
+    /// From when on it is recorded.
+    pub(crate) begin: Time,
 }
 
 impl Run {
@@ -22,7 +24,7 @@ impl Run {
         sim.keep_records_up_to(records_max);
         let group = |(name, weight): (&str, u32)| sim.handle().group(name).weight(weight).build().unwrap();
         let groups = [("heavy", 300), ("light", 100)].map(group).into();
-        Run { sim, machine, groups }
+        Run { sim, machine, groups, begin: Time::ZERO }
     }
 
     /// Tasks that compute, give way, and sleep, so often; all is done after 30 ms.
@@ -73,6 +75,7 @@ impl Run {
             left_out: self.sim.left_out(),
             machine: &self.machine,
             groups: &self.names(),
+            begin: self.begin,
             end: self.sim.now(),
         })
     }
