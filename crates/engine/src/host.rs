@@ -6,7 +6,7 @@
 //! Knows nothing of what the engine decides. Parking is not here: [`crate::Driver::step`] returns [`crate::Step::Park`], and the host parks that CPU.
 
 pub use evenkeel_core::site::{Site, Sites};
-use evenkeel_core::{CpuId, GroupId, Span, Time};
+use evenkeel_core::{CpuId, GroupId, Span, Time, Vtime};
 use std::ops::DerefMut;
 use std::sync::atomic::Ordering;
 
@@ -19,8 +19,14 @@ pub enum Event {
     Woken(TaskKey),
     /// The poll of a task of this group begins.
     Dispatched(TaskKey, GroupId),
+    /// The task that was dispatched last leaves the CPU: its poll has ended.
+    Left,
     /// A task came here from another CPU's queue.
     Moved(TaskKey),
+    /// So many tasks wait in a CPU's queue, as it is published from here on.
+    Queued(CpuId, usize),
+    /// A group's clock was settled or raised, and shows this.
+    Clock(GroupId, Vtime),
 }
 
 /// The address of a task's cell. Two runs of the same differ in it: never to be put into anything that must repeat.

@@ -278,3 +278,55 @@ fn the_simulators_speed_is_measured_on_every_machine_asked_for() {
     }
     assert_eq!(code(&evenkeel(&["bench-sim", "--machines", "flat-2,nonsense"])), 2);
 }
+
+#[test]
+fn a_run_is_shown_as_a_trace_and_as_a_page() {
+    let folder = Folder::new("trace");
+    let (trace, page) = (folder.0.join("run.pftrace"), folder.0.join("run.html"));
+    let files = ["--trace", trace.to_str().unwrap(), "--timeline", page.to_str().unwrap(), "--seconds", "0.05"];
+    let run = sim(&folder, TWO, "flat-4", &files);
+    let without = sim(&folder, TWO, "flat-4", &["--seconds", "0.05"]);
+    assert_eq!(run, without, "a run does not differ because it is recorded");
+    let bytes = std::fs::read(&trace).unwrap();
+    let holds = |text: &str| bytes.windows(text.len()).any(|window| window == text.as_bytes());
+    assert!(holds("tiny, seed 1 on flat-4") && holds("CPU 3") && holds("clock of quiet") && holds("batch #0"));
+    let page = std::fs::read_to_string(&page).unwrap();
+    let header = page.split_once("id=\"header\">").unwrap().1.split_once("</script>").unwrap().0;
+    let header: Value = serde_json::from_str(header).unwrap();
+    // The measurement, after the warmup.
+    assert_eq!((number(&header, "/begin"), number(&header, "/end")), (20e6, 70e6));
+    assert_eq!(header["groups"].as_array().unwrap().len(), 2);
+    assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 4, "nothing else is left");
+    // Only the first of several runs is shown.
+    let first = std::fs::read(&trace).unwrap();
+    let path = folder.0.join("tiny.toml");
+    let mut arguments = vec!["run", path.to_str().unwrap(), "--on", "sim", "--machine", "flat-4", "--repeat", "2"];
+    arguments.extend(files);
+    assert_eq!(code(&evenkeel(&arguments)), 0);
+    assert_eq!(std::fs::read(&trace).unwrap(), first);
+}
+
+#[test]
+fn what_is_wrong_with_a_trace_is_said_before_anything_runs() {
+    let folder = Folder::new("bad-trace");
+    let scenario = folder.scenario(TWO);
+    let file = folder.0.join("x");
+    let (scenario, file, missing) = (scenario.to_str().unwrap(), file.to_str().unwrap(), folder.0.join("no/x"));
+    let json = format!("{}/./x", folder.0.display());
+    let cases: [(&[&str], &str); 6] = [
+        (&["--on", "threads", "--trace", file], "expected `sim` among the targets of --on"),
+        (&["--on", "tokio", "--timeline", file], "expected `sim` among the targets of --on"),
+        (&["--on", "sim", "--trace", file, "--check-determinism"], "expected one of the two"),
+        (&["--on", "sim", "--trace", missing.to_str().unwrap()], "--trace"),
+        (&["--on", "sim", "--timeline", folder.0.to_str().unwrap()], "this is a folder, expected a file"),
+        (&["--on", "sim", "--trace", file, "--timeline", file], "two results can't be in one file"),
+    ];
+    for (more, expected) in cases {
+        let output = evenkeel(&[&["run", scenario], more].concat());
+        assert_eq!(code(&output), 2, "{more:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains(expected), "{more:?}: {}", stderr(&output));
+    }
+    let output = evenkeel(&["run", scenario, "--on", "sim", "--trace", file, "--json", &json]);
+    assert!(stderr(&output).contains("two results can't be in one file"), "{}", stderr(&output));
+    assert!(!Path::new(file).exists());
+}

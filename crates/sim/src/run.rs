@@ -16,7 +16,7 @@ use crate::world::events::Record;
 use crate::world::faults::FaultStat;
 use crate::world::lock_stat::LockStat;
 use crate::world::{self, Enter, Preemption, World};
-use evenkeel_core::{CpuId, Seed, Span, Time};
+use evenkeel_core::{CpuId, GroupId, Seed, Span, Time, Vtime};
 use evenkeel_engine::api::{self, Handle};
 use evenkeel_engine::{Driver, Machine as EngineMachine, SLICE_DEFAULT, Step};
 use outside::{Act, Outside};
@@ -344,12 +344,33 @@ impl Simulation {
 
     /// From here on, keeps every event.
     pub fn keep_records(&mut self) {
-        self.world_mut().keep_records();
+        self.keep_records_up_to(usize::MAX);
     }
 
-    /// The events kept.
+    /// From here on, keeps events until there are `max`: each takes 32 bytes.
+    pub fn keep_records_up_to(&mut self, max: usize) {
+        self.world_mut().keep_records(max);
+    }
+
+    /// The events kept, in the order in which they happened: no later one is a cause of an earlier one. Times grow on one
+    /// CPU; those of different CPUs may be out of order a little, since a CPU may be ahead of the others.
     pub fn records(&self) -> &[Record] {
         self.world().records()
+    }
+
+    /// How many events were not kept since [`Simulation::keep_records_up_to`], because there were too many.
+    pub fn left_out(&self) -> u64 {
+        self.world().left_out()
+    }
+
+    /// How many tasks wait in a CPU's queue, as the engine publishes it.
+    pub fn queue_length(&self, cpu: CpuId) -> usize {
+        self.parts.engine.queue_length(cpu)
+    }
+
+    /// What the clock of a group that is alive shows.
+    pub fn group_clock(&self, group: GroupId) -> Vtime {
+        self.parts.engine.group_clock(group)
     }
 
     /// The events kept, which are not kept here any longer; those to come are.

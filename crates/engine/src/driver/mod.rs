@@ -184,6 +184,9 @@ impl<H: Host> Turns<H> {
                 None => break,
             };
         }
+        if H::OBSERVES {
+            machine.host.observe(self.at(Site::Dispatch), Event::Left);
+        }
         Step::Polled
     }
 

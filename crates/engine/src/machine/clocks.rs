@@ -20,7 +20,7 @@
 
 use super::Machine;
 use crate::cpu::Cpu;
-use crate::host::{At, Host, LineClass, Shared, Site};
+use crate::host::{At, Event, Host, LineClass, Shared, Site};
 use evenkeel_core::{CpuId, GroupId, MaskId, Span, Time, Vspan, Vtime, Weight};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -154,11 +154,15 @@ impl<H: Host> Machine<H> {
         let line = &self.table.row(reservation.group).line;
         let difference = charge.units().wrapping_sub(reservation.amount.units());
         let before = Vtime::from_bits(line.clock.fetch_add(at, difference, Relaxed));
+        let after = Vtime::from_bits(before.bits().wrapping_add(difference));
+        if H::OBSERVES {
+            self.host.observe(at, Event::Clock(reservation.group, after));
+        }
         // Relaxed and not an exchange: CPUs that settle at once may lose one of the moves.
         let turn = line.turn.load(at, Relaxed);
         line.turn.store(at, turn - turn / TURN_MEMORY + used.as_nanos() / TURN_MEMORY, Relaxed);
         if cfg!(debug_assertions) {
-            let fell = before.ahead_of(Vtime::from_bits(before.bits().wrapping_add(difference)));
+            let fell = before.ahead_of(after);
             let most = reservation.amount.units();
             assert!(fell <= 0 || fell.unsigned_abs() <= most, "I3: a clock fell by {fell} units of {most} reserved");
             line.reserved.fetch_sub(check_at(at), reservation.amount.units(), Relaxed);
@@ -190,6 +194,9 @@ impl<H: Host> Machine<H> {
             }
             match row.line.clock.compare_exchange(at, held, floor.bits(), Relaxed) {
                 Ok(_) => {
+                    if H::OBSERVES {
+                        self.host.observe(at, Event::Clock(group, floor));
+                    }
                     debug_assert!(!(0..LEAD_MAX).contains(&lead), "I3: a raise took {lead} units from a clock");
                     if cfg!(debug_assertions) {
                         row.line.raises.fetch_add(check_at(at), 1, Relaxed);

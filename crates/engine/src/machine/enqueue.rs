@@ -4,7 +4,7 @@
 
 use super::{Credit, Machine};
 use crate::cpu::{Cut, RunQueue, Share, Tally};
-use crate::host::{At, Host, Shared, Site};
+use crate::host::{At, Event, Host, Shared, Site};
 use crate::idle::{Claimed, KickReason};
 use crate::masks::CpuBits;
 use crate::task::Runnable;
@@ -133,6 +133,9 @@ impl<H: Host> Machine<H> {
         let waiting = &self.cpu(of).waiting;
         if waiting.length(at) != queue.fair.len() {
             waiting.set_length(at, queue.fair.len());
+            if H::OBSERVES {
+                self.host.observe(at, Event::Queued(of, queue.fair.len()));
+            }
         }
         if queue.masked.is_used() {
             self.publish_masked(at, of, queue);

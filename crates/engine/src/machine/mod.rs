@@ -29,7 +29,7 @@ use crossbeam_utils::CachePadded;
 use evenkeel_core::balance::Waiting;
 use evenkeel_core::stats::{Load, Stats};
 use evenkeel_core::switches::{Claim, LookAround, Switch};
-use evenkeel_core::{CpuId, CpuMask, GroupId, MaskId, Span, Time, Weight};
+use evenkeel_core::{CpuId, CpuMask, GroupId, MaskId, Span, Time, Vtime, Weight};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -218,6 +218,16 @@ impl<H: Host> Machine<H> {
     /// The host that it runs on.
     pub fn host(&self) -> &H {
         &self.host
+    }
+
+    /// How many tasks wait in a CPU's queue, as it is published: a hint. Without the inbox.
+    pub fn queue_length(&self, cpu: CpuId) -> usize {
+        self.cpu(cpu).waiting.length(At::new(cpu, Site::Check))
+    }
+
+    /// What the clock of a group that is alive shows: a hint.
+    pub fn group_clock(&self, group: GroupId) -> Vtime {
+        self.table.row(group).clock(At::outside(Site::Check))
     }
 
     pub(crate) fn cpu(&self, id: CpuId) -> &Cpu<H> {

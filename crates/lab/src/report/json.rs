@@ -1,50 +1,33 @@
-//! The JSON file: tried before the runs, so that a bad path costs nothing; complete or not there.
+//! The JSON file.
 //!
 //! Knows nothing of what it writes.
 
-use std::fs::{self, File};
-use std::io::{self, BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::fs;
+use std::io::Write;
+use std::path::Path;
 
 use serde::Serialize;
 
+use super::OutputFile;
 use crate::failure::Failure;
-use crate::os;
 
-/// A file that gets its name only when it is complete.
+/// A file for results that took minutes.
 #[derive(Debug)]
-pub(crate) struct JsonFile {
-    path: PathBuf,
-    temporary: PathBuf,
-}
+pub(crate) struct JsonFile(OutputFile);
 
 impl JsonFile {
     /// Makes sure that `path` can be written, without touching what is there.
     pub(crate) fn open(path: &Path) -> Result<JsonFile, Failure> {
-        let bad = |what: String| Failure::Input(format!("--json {}: {what}", path.display()));
-        let path = &os::replaceable(path).map_err(|error| match error.kind() {
-            io::ErrorKind::IsADirectory => bad("this is a folder, expected a file".into()),
-            _ => bad(format!("can't be written: {error}")),
-        })?;
-        let name = path.file_name().ok_or_else(|| bad("expected the name of a file".into()))?;
-        let temporary = path.with_file_name(format!(".{}.{}.part", name.to_string_lossy(), std::process::id()));
-        // Nothing stays until the results are there: a run that is interrupted leaves nothing behind.
-        let tried = File::create(&temporary).and_then(|_| fs::remove_file(&temporary));
-        tried.map_err(|error| bad(format!("can't be written: {error}")))?;
-        Ok(JsonFile { path: path.to_owned(), temporary })
+        OutputFile::open("--json", path).map(JsonFile)
     }
 
     /// Writes `value` and gives the file its name.
     pub(crate) fn write<T: Serialize>(self, value: &T) -> Result<(), Failure> {
-        self.finish(value).map_err(|error| self.rescue(value, &error))
-    }
-
-    fn finish<T: Serialize>(&self, value: &T) -> io::Result<()> {
-        let mut writer = BufWriter::new(File::create(&self.temporary)?);
-        serde_json::to_writer_pretty(&mut writer, value)?;
-        writer.write_all(b"\n")?;
-        writer.into_inner().map_err(std::io::IntoInnerError::into_error)?.sync_all()?;
-        fs::rename(&self.temporary, &self.path)
+        let written = self.0.write(|writer| {
+            serde_json::to_writer_pretty(&mut *writer, value)?;
+            writer.write_all(b"\n")
+        });
+        written.map_err(|error| self.rescue(value, &error))
     }
 
     /// The results took minutes: keep them somewhere.
@@ -53,7 +36,7 @@ impl JsonFile {
         let saved = serde_json::to_vec_pretty(value)
             .map_err(std::io::Error::from)
             .and_then(|bytes| fs::write(&elsewhere, bytes));
-        let path = self.path.display();
+        let path = self.0.path().display();
         Failure::Internal(match saved {
             Ok(()) => format!("can't write {path}: {error}; the results are in {}", elsewhere.display()),
             Err(_) => format!("can't write {path}: {error}"),
@@ -61,16 +44,10 @@ impl JsonFile {
     }
 }
 
-impl Drop for JsonFile {
-    fn drop(&mut self) {
-        // Renamed, it is no longer there.
-        let _gone = fs::remove_file(&self.temporary);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::PathBuf;
 
     fn folder(name: &str) -> PathBuf {
         let folder = std::env::temp_dir().join(format!("evenkeel-json-{}-{name}", std::process::id()));

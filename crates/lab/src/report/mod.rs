@@ -3,6 +3,7 @@
 //! Knows nothing of how a run is made.
 
 mod check;
+mod file;
 mod json;
 mod kinds;
 mod lock_stat;
@@ -18,6 +19,7 @@ mod tests;
 mod tests_of_reports;
 
 pub(crate) use check::check_expectations;
+pub(crate) use file::OutputFile;
 pub(crate) use json::JsonFile;
 pub(crate) use kinds::{Counted, MachineCounted, ReportKind, Reports, check};
 

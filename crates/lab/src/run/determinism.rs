@@ -3,21 +3,17 @@
 //! Knows nothing of what a run does.
 
 use super::Outcome;
-use super::simulate::{SimRun, Step};
+use super::simulate::{Finished, SimRun, Step};
 use crate::failure::Failure;
 use crate::moment::Moment;
-use crate::target::SimSeen;
 use evenkeel_core::CpuId;
 use evenkeel_sim::{Digest, Record, RecordKind};
 
 /// Lets both go on to their end, telling `progress` of it, and returns the first if nothing differs.
 ///
 /// They take turns in steps, so that no more is kept than the events of a step.
-pub(super) fn run_both(
-    mut runs: [SimRun<'_>; 2],
-    mut progress: impl FnMut(Moment),
-) -> Result<(Outcome, SimSeen), Failure> {
-    runs.iter_mut().for_each(SimRun::keep_records);
+pub(super) fn run_both(mut runs: [SimRun<'_>; 2], mut progress: impl FnMut(Moment)) -> Result<Finished, Failure> {
+    runs.iter_mut().for_each(SimRun::keep_all_records);
     // Ends: both have the same number of steps, unless they differ.
     loop {
         let mut went = [Step::Over; 2];
@@ -45,7 +41,7 @@ pub(super) fn run_both(
         let message = format!("the events agree, but not the figures: …{}… and …{}…", part(&one), part(&other));
         return Err(Failure::Differs(message));
     }
-    Ok((first.outcome, first.seen))
+    Ok(first)
 }
 
 /// Fails if two runs differ so far; `records` are what happened since they were last the same.
@@ -83,7 +79,7 @@ fn described(record: Record, group_name: &dyn Fn(u32) -> Option<String>) -> Stri
     let place = if cpu == CpuId::OUTSIDE { "outside".to_owned() } else { format!("CPU {cpu}") };
     let what = match kind {
         RecordKind::Spawn | RecordKind::Wake | RecordKind::Migrate => format!("task {a}"),
-        RecordKind::Dispatch => match group_name(b) {
+        RecordKind::Dispatch | RecordKind::Leave => match u32::try_from(b).ok().and_then(group_name) {
             Some(name) => format!("task {a} of group `{name}`"),
             None => format!("task {a} of group {b}"),
         },
@@ -101,7 +97,7 @@ mod tests {
     use clap::Parser;
     use evenkeel::Time;
 
-    fn record(at: u64, kind: RecordKind, a: u32, b: u32) -> Record {
+    fn record(at: u64, kind: RecordKind, a: u32, b: u64) -> Record {
         Record { at: Time::from_nanos(at), cpu: CpuId::new(3), kind, a, b }
     }
 
@@ -134,7 +130,7 @@ mod tests {
     }
 
     /// Two runs, of which the second draws as repetition `repeat` does.
-    fn both(repeat: u32) -> Result<(Outcome, SimSeen), Failure> {
+    fn both(repeat: u32) -> Result<Finished, Failure> {
         let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/noisy-neighbour.toml");
         let options = ["--on", "sim", "--machine", "flat-4", "--seconds", "0.02", "--warmup", "0.01"];
         let args = Args::parse_from(["run", file].into_iter().chain(options));
@@ -146,8 +142,8 @@ mod tests {
 
     #[test]
     fn what_is_drawn_otherwise_is_noticed_at_its_first_event() {
-        let (outcome, seen) = both(1).unwrap();
-        assert_eq!(outcome.sim.unwrap().events, seen.digest.count);
+        let finished = both(1).unwrap();
+        assert_eq!(finished.outcome.sim.unwrap().events, finished.seen.digest.count);
         let went = both(2);
         let Err(Failure::Differs(message)) = went else { panic!("{went:?}") };
         assert!(message.contains("of the first run: at ") && message.contains(" ns, "), "{message}");

@@ -10,6 +10,7 @@ mod progress;
 mod sampler;
 mod session;
 mod simulate;
+mod traces;
 
 pub(crate) use options::RunArgs;
 pub(crate) use outcome::{AllOutcome, CpuOutcome, GroupOutcome, Outcome, SimOutcome, WindowGroup, WindowOutcome};
@@ -27,6 +28,7 @@ use options::{Determinism, Plan};
 use progress::Progress;
 use simulate::{SimRun, Step};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use traces::Traces;
 
 /// Carries out the command.
 pub(crate) fn command(args: &RunArgs) -> Result<(), Failure> {
@@ -36,46 +38,65 @@ pub(crate) fn command(args: &RunArgs) -> Result<(), Failure> {
         work::calibrate();
     }
     let mut outcomes = Vec::new();
-    let went = run_all(&plan, &mut Progress::new(args.progress, &plan), &mut outcomes);
+    let mut tracing = Tracing { files: Traces::open(args, plan.determinism)?, went: Ok(()) };
+    let went = run_all(&plan, &mut Progress::new(args.progress, &plan), &mut tracing, &mut outcomes);
     // Whoever reads the table may have gone: that is told last, and costs neither the file nor the verdict's code.
     let printed = if outcomes.is_empty() { Ok(()) } else { report::print(&plan.scenario, &outcomes) };
     if let Some(json) = json {
         json.write(&outcomes)?;
     }
     went?;
+    tracing.went?;
     let met = report::check_expectations(&plan.scenario.expect, &outcomes);
     met.map_err(|missed| missed.repeated_by(|| command::line(&plan, &plan.on, plan.seed, plan.repeat)))?;
     printed
 }
 
-fn run_all(plan: &Plan, progress: &mut Progress, outcomes: &mut Vec<Outcome>) -> Result<(), Failure> {
+/// The files of traces, until they are written, and whether that went well: a full disk costs no results.
+struct Tracing {
+    files: Option<Traces>,
+    went: Result<(), Failure>,
+}
+
+fn run_all(
+    plan: &Plan,
+    progress: &mut Progress,
+    tracing: &mut Tracing,
+    outcomes: &mut Vec<Outcome>,
+) -> Result<(), Failure> {
     for repeat in 1..=plan.repeat {
         // Another target begins each time, so that none is always the first after a pause.
         let first = (repeat as usize - 1) % plan.on.len();
         for &on in plan.on[first..].iter().chain(&plan.on[..first]) {
-            outcomes.push(run_one(plan, on, repeat, progress)?);
+            outcomes.push(run_one(plan, on, repeat, progress, tracing)?);
         }
     }
     progress.finish();
     Ok(())
 }
 
-fn run_one(plan: &Plan, on: On, repeat: u32, progress: &mut Progress) -> Result<Outcome, Failure> {
+fn run_one(
+    plan: &Plan,
+    on: On,
+    repeat: u32,
+    progress: &mut Progress,
+    tracing: &mut Tracing,
+) -> Result<Outcome, Failure> {
     fn session<T: Target>(plan: &Plan, on: On, repeat: u32, progress: &mut Progress) -> Result<Outcome, Failure> {
         session::Session { plan, on, repeat }.run::<T>(progress)
     }
     match on {
         On::Threads => session::<target::Threads>(plan, on, repeat, progress),
-        On::Sim => simulate(plan, repeat, progress),
+        On::Sim => simulate(plan, repeat, progress, tracing),
         On::Tokio | On::TokioSplit | On::TokioSplitNice => session::<target::Tokio>(plan, on, repeat, progress),
     }
 }
 
 /// A run on the simulated machine. What goes wrong in it can be had again.
-fn simulate(plan: &Plan, repeat: u32, progress: &mut Progress) -> Result<Outcome, Failure> {
+fn simulate(plan: &Plan, repeat: u32, progress: &mut Progress, tracing: &mut Tracing) -> Result<Outcome, Failure> {
     progress.begin(&plan.scenario.name, On::Sim);
     let session = session::Session { plan, on: On::Sim, repeat };
-    guarded(|| simulate_session(session, progress), || command::line(plan, &[On::Sim], session.seed(), 1))
+    guarded(|| simulate_session(session, progress, tracing), || command::line(plan, &[On::Sim], session.seed(), 1))
 }
 
 /// What `run` comes to. If that is nothing good, `command` repeats it; a check of the simulator that fails panics.
@@ -88,21 +109,34 @@ fn guarded<R>(run: impl FnOnce() -> Result<R, Failure>, command: impl FnOnce() -
     went.map_err(|failure| failure.repeated_by(command))
 }
 
-fn simulate_session(session: session::Session<'_>, progress: &Progress) -> Result<Outcome, Failure> {
+fn simulate_session(
+    session: session::Session<'_>,
+    progress: &Progress,
+    tracing: &mut Tracing,
+) -> Result<Outcome, Failure> {
     let machine = session.plan.machine.as_ref().expect("a plan with the target `sim` has a machine");
     let tell = |at: Moment| progress.at(at.since(Moment::default()));
     let mut run = SimRun::new(session, machine)?;
-    let (outcome, _seen) = match session.plan.determinism {
+    let finished = match session.plan.determinism {
         Determinism::Checked => determinism::run_both([run, SimRun::new(session, machine)?], tell)?,
         Determinism::Trusted => {
+            let files = tracing.files.take();
+            if files.is_some() {
+                run.record_measurement();
+            }
             while run.step()? == Step::On {
                 tell(run.at());
             }
-            let finished = run.finish(Vec::new())?;
-            (finished.outcome, finished.seen)
+            let records = run.take_records();
+            let finished = run.finish(records)?;
+            if let Some(files) = files {
+                let title = format!("{}, seed {}", session.plan.scenario.name, session.seed());
+                tracing.went = files.write(&title, &finished.seen);
+            }
+            finished
         }
     };
-    Ok(outcome)
+    Ok(finished.outcome)
 }
 
 #[cfg(test)]

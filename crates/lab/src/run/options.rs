@@ -53,6 +53,12 @@ pub(crate) struct RunArgs {
     /// Reports of the scheduler's inside, below the table: several, separated by commas
     #[arg(long, value_enum, value_delimiter = ',', value_name = "REPORT")]
     pub(crate) report: Vec<ReportKind>,
+    /// Writes a Perfetto trace of the measurement of the first run on `sim` to this file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) trace: Option<PathBuf>,
+    /// Writes the same as a page of HTML to this file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) timeline: Option<PathBuf>,
     /// Writes all results to this file
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,

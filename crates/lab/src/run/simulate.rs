@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use super::sampler::{Watch, tick_length};
 use super::session::{Parts, Seen, Session};
+use super::traces::RECORDS_MAX;
 use super::{Outcome, SimOutcome};
 use crate::exec::{Arrivals, Common, Generator, Meter, Timeline, Watcher};
 use crate::failure::Failure;
@@ -35,6 +36,7 @@ pub(super) struct SimRun<'a> {
     /// What was counted before the measurement, once that has begun.
     before: Option<Snapshot>,
     at: Moment,
+    is_recorded: bool,
     /// Windows that have ended.
     windows: usize,
 }
@@ -81,13 +83,19 @@ impl<'a> SimRun<'a> {
             exact,
             before: None,
             at: timeline.begin,
+            is_recorded: false,
             windows: 0,
         })
     }
 
     /// From here on, keeps every event.
-    pub(super) fn keep_records(&mut self) {
-        self.sim.keep_records();
+    pub(super) fn keep_all_records(&mut self) {
+        self.sim.keep_records(usize::MAX);
+    }
+
+    /// Keeps the events of the measurement, until there are enough for a trace.
+    pub(super) fn record_measurement(&mut self) {
+        self.is_recorded = true;
     }
 
     /// The events kept since this was last asked.
@@ -115,6 +123,9 @@ impl<'a> SimRun<'a> {
         let measured = self.timeline.measured;
         if self.before.is_none() && self.at >= measured.from {
             self.before = Some(self.sim.begin_measurement());
+            if self.is_recorded {
+                self.sim.keep_records(RECORDS_MAX);
+            }
             self.watch.begin(&self.sim, &self.meter);
             self.exact.begin_window();
         }

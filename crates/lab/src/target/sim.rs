@@ -10,6 +10,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use evenkeel::{CpuMask, Group, JoinHandle, Stats};
+use evenkeel_core::Time;
 use evenkeel_sim::machine::Machine;
 use evenkeel_sim::{
     Accounting, Activity, Config, Digest, FaultKind, Faults, LockStat, Preemption, Record, Simulation, Speed, Times,
@@ -44,9 +45,15 @@ pub(crate) struct Snapshot {
     pub(crate) lock_stat: LockStat,
 }
 
+impl Snapshot {
+    /// The moment, by the machine's time.
+    pub(crate) fn at(&self) -> Time {
+        Time::ZERO.after(self.accounting.elapsed)
+    }
+}
+
 /// What was seen of a run on a simulated machine, for reports and traces.
 #[derive(Debug, Clone)]
-#[expect(dead_code, reason = "for reports and traces")]
 pub(crate) struct SimSeen {
     pub(crate) machine: Machine,
     /// When the measurement began.
@@ -55,6 +62,8 @@ pub(crate) struct SimSeen {
     pub(crate) after: Snapshot,
     /// Every event until then, if they were kept.
     pub(crate) records: Vec<Record>,
+    /// Events of the measurement that came after those: more than are kept.
+    pub(crate) left_out: u64,
     /// Of all events until then.
     pub(crate) digest: Digest,
     pub(crate) speed: Speed,
@@ -90,9 +99,9 @@ impl Sim {
         self.machine.tick.map(|tick| tick.period.into())
     }
 
-    /// From here on, keeps every event.
-    pub(crate) fn keep_records(&mut self) {
-        self.simulation.keep_records();
+    /// From here on, keeps events until there are `max`.
+    pub(crate) fn keep_records(&mut self, max: usize) {
+        self.simulation.keep_records_up_to(max);
     }
 
     /// The events kept since this was last asked.
@@ -155,6 +164,7 @@ impl Sim {
             before,
             after: self.snapshot(),
             records,
+            left_out: self.simulation.left_out(),
             digest: self.digest(),
             speed: self.simulation.speed(),
             group_names: group_names.collect(),

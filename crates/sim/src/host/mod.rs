@@ -116,7 +116,10 @@ impl Host for Simulated {
                 Event::Spawned(task) => world.observe_spawn(task),
                 Event::Woken(task) => world.observe_wake(task),
                 Event::Dispatched(task, group) => world.observe_dispatch(task, group.get()),
+                Event::Left => world.observe_leave(),
                 Event::Moved(task) => world.observe_move(task),
+                Event::Queued(cpu, count) => world.observe_queue(cpu, count),
+                Event::Clock(group, clock) => world.observe_clock(group, clock),
             }
         });
     }

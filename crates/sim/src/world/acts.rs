@@ -123,10 +123,7 @@ pub(crate) fn release(tag: &Tag) {
 pub(crate) fn begin_user(id: u32, cpu: CpuId) {
     if with_mine(id, |_| ()).is_some() {
         sync();
-        let _ = with(|world| {
-            world.cpus[cpu.index()].is_in_user = true;
-            world.come_into(Sites::NONE);
-        });
+        let _ = with(|world| world.begin_user(cpu));
     }
 }
 
@@ -139,7 +136,7 @@ pub(crate) fn end_user(id: u32, cpu: CpuId) {
     while with(World::work_piece) == Some(true) {
         sync();
     }
-    let _ = with(|world| world.record(RecordKind::UserEnd, 0, 0));
+    let _ = with(|world| world.record_user_end(cpu));
 }
 
 /// Parks the acting CPU until it is kicked, or until a time.

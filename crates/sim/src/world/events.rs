@@ -16,7 +16,7 @@ pub enum RecordKind {
     Wake = 2,
     /// A task (`a`) of a group (`b`) begins to run.
     Dispatch = 3,
-    /// The poll, or other user code, ends here, and with it the work that it declared.
+    /// User code ends (a poll, wakers, destructors), and with it the work that it declared: so many ns of work (`b`).
     UserEnd = 4,
     /// A task (`a`) came here from another CPU.
     Migrate = 5,
@@ -34,6 +34,18 @@ pub enum RecordKind {
     Kick = 11,
     /// A script of the outside (`a`) runs.
     Script = 12,
+    /// User code begins. Several polls may follow one dispatch.
+    UserBegin = 13,
+    /// A task (`a`) of a group (`b`), which was dispatched, leaves the CPU.
+    Leave = 14,
+    /// A CPU that waited for a lock (`a`) has it.
+    LockGot = 15,
+    /// It is published that some tasks (`b`) wait in the queue of a CPU (`a`).
+    Queue = 16,
+    /// The clock of a group (`a`) was settled or raised, and shows `b`.
+    Clock = 17,
+    /// A CPU has ended: its machine stops.
+    End = 18,
     /// A CPU stalls, for this many microseconds (`a`).
     Stall = 64,
     /// A CPU that holds a lock loses its processor, for this many microseconds (`a`).
@@ -52,14 +64,18 @@ pub struct Record {
     /// See [`RecordKind`].
     pub a: u32,
     /// See [`RecordKind`].
-    pub b: u32,
+    pub b: u64,
 }
 
 #[derive(Debug)]
 pub(super) struct Stream {
     hash: u64,
     count: u64,
-    kept: Option<Vec<Record>>,
+    kept: Vec<Record>,
+    /// How many records are kept at most.
+    kept_max: usize,
+    /// Records that came after those.
+    left_out: u64,
     tasks: HashMap<TaskKey, u32, FxBuildHasher>,
     next_task: u32,
 }
@@ -73,21 +89,31 @@ fn mix(hash: u64, word: u64) -> u64 {
 
 impl Stream {
     pub(super) fn new() -> Stream {
-        Stream { hash: FACTOR, count: 0, kept: None, tasks: HashMap::default(), next_task: 0 }
+        Stream {
+            hash: FACTOR,
+            count: 0,
+            kept: Vec::new(),
+            kept_max: 0,
+            left_out: 0,
+            tasks: HashMap::default(),
+            next_task: 0,
+        }
     }
 
-    /// From here on every record is kept.
-    pub(super) fn keep(&mut self) {
-        self.kept.get_or_insert_default();
+    /// From here on records are kept, until there are `max`.
+    pub(super) fn keep(&mut self, max: usize) {
+        (self.kept_max, self.left_out) = (max, 0);
     }
 
     pub(super) fn add(&mut self, record: Record) {
         self.count += 1;
         let who = u64::from(record.cpu.get()) | (record.kind as u64) << 32;
-        let what = u64::from(record.a) | u64::from(record.b) << 32;
-        self.hash = mix(mix(mix(self.hash, record.at.as_nanos()), who), what);
-        if let Some(kept) = &mut self.kept {
-            kept.push(record);
+        let hash = mix(mix(self.hash, record.at.as_nanos()), who);
+        self.hash = mix(mix(hash, record.a.into()), record.b);
+        if self.kept.len() < self.kept_max {
+            self.kept.push(record);
+        } else {
+            self.left_out += 1;
         }
     }
 
@@ -98,11 +124,15 @@ impl Stream {
     }
 
     pub(super) fn kept(&self) -> &[Record] {
-        self.kept.as_deref().unwrap_or_default()
+        &self.kept
+    }
+
+    pub(super) fn left_out(&self) -> u64 {
+        self.left_out
     }
 
     pub(super) fn take_kept(&mut self) -> Vec<Record> {
-        self.kept.as_mut().map(std::mem::take).unwrap_or_default()
+        std::mem::take(&mut self.kept)
     }
 
     /// A number for a task that was just spawned; its address may have been another's.

@@ -94,7 +94,7 @@ impl World {
         if before.is_some_and(|before| before != cpu) {
             stat.bounces += 1;
             let before = before.map_or(u32::MAX, CpuId::get);
-            self.record(RecordKind::LockTransfer, lock.0, before);
+            self.record(RecordKind::LockTransfer, lock.0, before.into());
         }
         self.may_lose_holder();
     }
@@ -135,6 +135,7 @@ impl World {
         let state = &mut self.locks[lock.0 as usize];
         state.is_called = false;
         if state.holder.is_some_and(|holder| holder.cpu == cpu) {
+            self.record(RecordKind::LockGot, lock.0, 0);
             self.may_lose_holder();
             return Take::Taken;
         }
@@ -147,6 +148,7 @@ impl World {
         let line = state.line;
         self.lines.give(line, cpu, Access::Modify);
         self.end_wait(waiter, now);
+        self.record(RecordKind::LockGot, lock.0, 0);
         self.hold(lock, at.site, now);
         Take::Taken
     }
@@ -174,7 +176,7 @@ impl World {
             stat.acquisitions += 1;
             stat.bounces += u64::from(before != Some(first.cpu));
             self.end_wait(first, arrives);
-            self.record(RecordKind::LockTransfer, lock.0, holder.cpu.get());
+            self.record(RecordKind::LockTransfer, lock.0, holder.cpu.get().into());
             if !is_under_way {
                 self.call(first.cpu, arrives, Span::ZERO);
             }

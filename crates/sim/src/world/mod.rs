@@ -30,7 +30,7 @@ use crate::faults::{FaultKind, Faults};
 use crate::machine::Machine;
 use account::{Account, Accounting, Activity, Books, Frame, Function};
 use agenda::Agenda;
-use evenkeel_core::{CpuId, Seed, Span, Time};
+use evenkeel_core::{CpuId, GroupId, Seed, Span, Time, Vtime};
 use evenkeel_engine::host::{At, Site, Sites};
 use events::{Record, RecordKind, Stream};
 use line::{LineId, Lines};
@@ -91,6 +91,10 @@ struct Cpu {
     last_in: Sites,
     /// How long it waited for the lock that it waited for last.
     waited: Span,
+    /// The task that was dispatched last, and its group, by their numbers.
+    dispatched: (u32, u32),
+    /// Work that it had done when the user code that runs, or ran last, began.
+    worked_before: Span,
     books: Books,
 }
 
@@ -165,6 +169,8 @@ impl World {
             parks: 0,
             last_in: Sites::NONE,
             waited: Span::ZERO,
+            dispatched: (u32::MAX, u32::MAX),
+            worked_before: Span::ZERO,
             books: Books::default(),
         };
         let mut agenda = Agenda::new(count + 1);
@@ -217,6 +223,11 @@ impl World {
         }
     }
 
+    fn acting_cpu(&mut self) -> Option<&mut Cpu> {
+        let cpu = self.acting.filter(|cpu| *cpu != CpuId::OUTSIDE)?;
+        Some(&mut self.cpus[cpu.index()])
+    }
+
     fn spend_at(&mut self, at: At, span: Span) {
         self.spend(Activity::Scheduler(Function::Engine(at.site)), at.outer, span);
     }
@@ -254,7 +265,7 @@ impl World {
         cpu.map_or(Sites::NONE, |cpu| self.cpus[cpu.index()].last_in)
     }
 
-    fn record(&mut self, kind: RecordKind, a: u32, b: u32) {
+    fn record(&mut self, kind: RecordKind, a: u32, b: u64) {
         let record = Record { at: self.acting_time(), cpu: self.acting.unwrap_or(CpuId::OUTSIDE), kind, a, b };
         self.stream.add(record);
     }
@@ -504,7 +515,38 @@ impl World {
         self.cost_points += 1;
         self.spend_on(Function::Switch, Sites::NONE.with(Site::Dispatch), self.machine.costs.switch);
         let task = self.stream.task(key);
-        self.record(RecordKind::Dispatch, task, group);
+        if let Some(cpu) = self.acting_cpu() {
+            cpu.dispatched = (task, group);
+        }
+        self.record(RecordKind::Dispatch, task, group.into());
+    }
+
+    /// Its address may be another task's by now: it has a number since it was dispatched.
+    pub(crate) fn observe_leave(&mut self) {
+        let (task, group) = self.acting_cpu().map_or((u32::MAX, u32::MAX), |cpu| cpu.dispatched);
+        self.record(RecordKind::Leave, task, group.into());
+    }
+
+    pub(crate) fn observe_queue(&mut self, cpu: CpuId, count: usize) {
+        self.record(RecordKind::Queue, cpu.get(), count as u64);
+    }
+
+    pub(crate) fn observe_clock(&mut self, group: GroupId, clock: Vtime) {
+        self.record(RecordKind::Clock, group.get(), clock.bits());
+    }
+
+    fn begin_user(&mut self, cpu: CpuId) {
+        self.record(RecordKind::UserBegin, 0, 0);
+        let state = &mut self.cpus[cpu.index()];
+        state.is_in_user = true;
+        state.worked_before = state.books.of(Activity::Work);
+        self.come_into(Sites::NONE);
+    }
+
+    fn record_user_end(&mut self, cpu: CpuId) {
+        let state = &self.cpus[cpu.index()];
+        let worked = state.books.of(Activity::Work).minus(state.worked_before);
+        self.record(RecordKind::UserEnd, 0, worked.as_nanos());
     }
 
     /// What every CPU's time went to until now.
@@ -526,12 +568,16 @@ impl World {
         self.lock_stat = lock_stat::Collector::default();
     }
 
-    pub(crate) fn keep_records(&mut self) {
-        self.stream.keep();
+    pub(crate) fn keep_records(&mut self, max: usize) {
+        self.stream.keep(max);
     }
 
     pub(crate) fn records(&self) -> &[Record] {
         self.stream.kept()
+    }
+
+    pub(crate) fn left_out(&self) -> u64 {
+        self.stream.left_out()
     }
 
     pub(crate) fn take_records(&mut self) -> Vec<Record> {
@@ -586,6 +632,7 @@ impl World {
 
     /// The fiber of the acting CPU has returned.
     pub(crate) fn end_cpu(&mut self, cpu: CpuId) {
+        self.record(RecordKind::End, 0, 0);
         self.cpus[cpu.index()].phase = Phase::Ended;
         self.cpus[cpu.index()].books.catch_up();
         self.acting = None;
