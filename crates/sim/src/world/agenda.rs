@@ -12,52 +12,67 @@ use evenkeel_core::Time;
 
 #[derive(Debug)]
 pub(super) struct Agenda {
-    acts: Vec<(Time, u64)>,
-    /// `winners[1]` is the root; the children of node n are 2n and 2n + 1; leaves are the actors.
-    winners: Vec<u32>,
+    /// `nodes[1]` is the root; the children of node n are 2n and 2n + 1, in one line of the cache; leaves are the actors.
+    nodes: Vec<Node>,
     sequence: u64,
 }
 
+/// The earliest act below a node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(align(32))]
+struct Node {
+    /// Its time in ns, and below that the order in which acts were set.
+    when: u128,
+    actor: u32,
+}
+
 /// An actor without a next act comes last.
-const NEVER: (Time, u64) = (Time::NEVER, u64::MAX);
+const NEVER: u128 = u128::MAX;
 
 impl Agenda {
     /// No actor has a next act.
     pub(super) fn new(actors: usize) -> Agenda {
         let leaves = actors.next_power_of_two();
-        let mut winners = vec![0; 2 * leaves];
-        for (leaf, winner) in winners[leaves..].iter_mut().enumerate() {
-            *winner = u32::try_from(leaf).expect("there are few actors");
+        let mut nodes = vec![Node { when: NEVER, actor: 0 }; 2 * leaves];
+        for (actor, node) in nodes[leaves..].iter_mut().enumerate() {
+            node.actor = u32::try_from(actor).expect("there are few actors");
         }
         for node in (1..leaves).rev() {
-            winners[node] = winners[2 * node];
+            nodes[node] = nodes[2 * node];
         }
-        Agenda { acts: vec![NEVER; leaves], winners, sequence: 0 }
+        Agenda { nodes, sequence: 0 }
     }
 
     /// The actor that acts next, and when. [`Time::NEVER`] if none does.
     pub(super) fn first(&self) -> (usize, Time) {
-        let actor = self.winners[1] as usize;
-        (actor, self.acts[actor].0)
+        (self.nodes[1].actor as usize, time(self.nodes[1].when))
     }
 
     /// When an actor acts next.
     pub(super) fn time(&self, actor: usize) -> Time {
-        self.acts[actor].0
+        time(self.nodes[self.nodes.len() / 2 + actor].when)
     }
 
     /// Sets the time of an actor's next act, whatever it was.
     pub(super) fn set(&mut self, actor: usize, time: Time) {
         self.sequence += 1;
-        self.acts[actor] = if time == Time::NEVER { NEVER } else { (time, self.sequence) };
-        let mut node = (self.winners.len() / 2 + actor) / 2;
-        while node > 0 {
-            let (left, right) = (self.winners[2 * node], self.winners[2 * node + 1]);
-            let is_right = self.acts[right as usize] < self.acts[left as usize];
-            self.winners[node] = if is_right { right } else { left };
+        let mut node = self.nodes.len() / 2 + actor;
+        self.nodes[node].when =
+            if time == Time::NEVER { NEVER } else { u128::from(time.as_nanos()) << 64 | u128::from(self.sequence) };
+        while node > 1 {
+            let (one, other) = (self.nodes[node], self.nodes[node ^ 1]);
             node /= 2;
+            let winner = if other.when < one.when { other } else { one };
+            // Whoever wins here as before changes nothing above.
+            if std::mem::replace(&mut self.nodes[node], winner) == winner {
+                return;
+            }
         }
     }
+}
+
+fn time(when: u128) -> Time {
+    Time::from_nanos(u64::try_from(when >> 64).expect("what is left has 64 bits"))
 }
 
 #[cfg(test)]
