@@ -79,8 +79,10 @@ pub enum LineClass {
     ParkedBits,
     /// The bits of the CPUs of a cache that may have something to take.
     LoadedBits,
-    /// Who searches and who keeps the watch, of a cache.
+    /// Who searches in a cache.
     Searchers,
+    /// Who keeps the watch.
+    Watch,
     /// Who owns a CPU.
     Owner,
     /// What a CPU publishes of its queue.
@@ -111,6 +113,7 @@ impl LineClass {
         LineClass::ParkedBits,
         LineClass::LoadedBits,
         LineClass::Searchers,
+        LineClass::Watch,
         LineClass::Owner,
         LineClass::Waiting,
         LineClass::Poll,
@@ -132,6 +135,7 @@ impl LineClass {
             LineClass::ParkedBits => "cache->parked",
             LineClass::LoadedBits => "cache->loaded",
             LineClass::Searchers => "cache->searchers",
+            LineClass::Watch => "machine->watch",
             LineClass::Owner => "cpu->owner",
             LineClass::Waiting => "cpu->waiting",
             LineClass::Poll => "cpu->poll",

@@ -1,6 +1,6 @@
 //! Who is parked, who searches, and who is kicked: so that no wake is lost and few are made for nothing.
 //!
-//! One [`Domain`] for the CPUs of a last-level cache, one [`ParkWord`] per CPU. The page beside this file (`idle.md`)
+//! One [`Domain`] for the CPUs of a last-level cache, one [`ParkWord`] per CPU, one [`Watch`]. The page beside this file (`idle.md`)
 //! has the protocol with its argument; `tests/loom_idle.rs` and `tests/loom_park.rs` check it.
 //!
 //! Knows nothing of run queues: who parks must look at them again between `announce` and `Step::Park`.
@@ -168,8 +168,6 @@ pub struct Domain<S: Shared> {
     /// anybody is parked, cleared by whoever finds its queue empty under its lock.
     loaded: Vec<CachePadded<S>>,
     searchers: S,
-    /// The CPU that keeps time for busy ones while it is parked, plus one; 0 if none does.
-    keeper: S,
 }
 
 /// A CPU's place in its domain.
@@ -186,13 +184,7 @@ impl<S: Shared> Domain<S> {
     pub fn new(cpus: Vec<CpuId>) -> Self {
         let words = |class| (0..cpus.len().div_ceil(64)).map(|_| CachePadded::new(S::of(class, 0))).collect();
         let (parked, loaded) = (words(LineClass::ParkedBits), words(LineClass::LoadedBits));
-        Domain {
-            parked,
-            loaded,
-            cpus,
-            searchers: S::of(LineClass::Searchers, 0),
-            keeper: S::of(LineClass::Searchers, 0),
-        }
+        Domain { parked, loaded, cpus, searchers: S::of(LineClass::Searchers, 0) }
     }
 
     /// How many CPUs it has: one at least.
@@ -402,9 +394,24 @@ impl<S: Shared> Domain<S> {
         let claimed = allowed().find(|cpu| word_of(*cpu).claim(at, KickReason::Masked) == Claimed::Kick);
         claimed.map_or(Searcher::Nobody, Searcher::Kick)
     }
+}
 
+/// Who keeps the watch. One for the machine: its keeper looks at every CPU that runs, and one of them is enough.
+#[derive(Debug)]
+pub struct Watch<S: Shared> {
+    /// The CPU that keeps time for busy ones while it is parked, plus one; 0 if none does.
+    keeper: S,
+}
+
+impl<S: Shared> Default for Watch<S> {
+    fn default() -> Self {
+        Watch { keeper: S::of(LineClass::Watch, 0) }
+    }
+}
+
+impl<S: Shared> Watch<S> {
     /// A parking CPU takes over keeping time, if nobody does.
-    pub fn take_watch(&self, at: At, cpu: CpuId) -> Claimed {
+    pub fn take(&self, at: At, cpu: CpuId) -> Claimed {
         match self.keeper.compare_exchange(at, 0, u64::from(cpu.get()) + 1, Ordering::Relaxed) {
             Ok(_) => Claimed::Kick,
             Err(_) => Claimed::No,
@@ -412,12 +419,12 @@ impl<S: Shared> Domain<S> {
     }
 
     /// The keeper runs again. A fence and one more look at everything must follow before it runs a task (P4).
-    pub fn leave_watch(&self, at: At) {
+    pub fn leave(&self, at: At) {
         self.keeper.store(at, 0, Ordering::Relaxed);
     }
 
     /// Whether a parked CPU keeps time. Who puts off a kick on the strength of it needs a fence before (P4).
-    pub fn is_watched(&self, at: At) -> bool {
+    pub fn is_kept(&self, at: At) -> bool {
         self.keeper.load(at, Ordering::Relaxed) != 0
     }
 }

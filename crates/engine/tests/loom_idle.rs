@@ -7,7 +7,7 @@ mod model;
 
 use evenkeel_core::CpuId;
 use evenkeel_engine::host::Shared;
-use evenkeel_engine::idle::{Claimed, Counted, Domain, KickReason, ParkWord, Place, Scope, Searcher};
+use evenkeel_engine::idle::{Claimed, Counted, Domain, KickReason, ParkWord, Place, Scope, Searcher, Watch};
 use model::{Arc, Word, at, cpu_id, explore, explore_within, fence, race, role};
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -15,6 +15,7 @@ const CPUS: usize = 4;
 
 struct World {
     domain: Domain<Word>,
+    watch: Watch<Word>,
     words: [ParkWord<Word>; CPUS],
     /// Tasks that wait on each CPU, as the others see it.
     waiting: [Word; CPUS],
@@ -26,6 +27,7 @@ struct World {
 fn world() -> World {
     World {
         domain: Domain::new((0..CPUS).map(cpu_id).collect()),
+        watch: Watch::default(),
         words: std::array::from_fn(|_| ParkWord::default()),
         waiting: std::array::from_fn(|_| Word::new(0)),
         inbox: Word::new(0),
@@ -71,7 +73,7 @@ impl World {
     fn push_lone(&self, cpu: usize) {
         self.waiting[cpu].fetch_add(at(cpu), 1, Relaxed);
         fence();
-        if !self.domain.is_watched(at(cpu)) {
+        if !self.watch.is_kept(at(cpu)) {
             self.kick_searcher(cpu);
         }
     }
@@ -128,7 +130,7 @@ impl World {
     /// As `end_idling`, and then a poll that does not end.
     fn run(&self, cpu: usize, has_left_watch: bool) {
         fence();
-        let is_covered = !has_left_watch && self.domain.is_watched(at(cpu));
+        let is_covered = !has_left_watch && self.watch.is_kept(at(cpu));
         let scope = if is_covered { Scope::Loaded } else { Scope::Running };
         if self.domain.has_parked(at(cpu)) && self.sees_work(cpu, scope) {
             self.kick_searcher(cpu);
@@ -148,9 +150,9 @@ impl World {
 
     /// As `park`, after the fence.
     fn last_look(&self, cpu: usize) -> Idled {
-        let takes_watch = !self.domain.is_watched(at(cpu))
+        let takes_watch = !self.watch.is_kept(at(cpu))
             && self.domain.has_running(at(cpu), Some(cpu))
-            && self.domain.take_watch(at(cpu), cpu_id(cpu)) == Claimed::Kick;
+            && self.watch.take(at(cpu), cpu_id(cpu)) == Claimed::Kick;
         let scope = if takes_watch { Scope::Running } else { Scope::Loaded };
         let sees_work = self.sees_work(cpu, scope);
         match sees_work && !self.domain.is_crowded(at(cpu)) {
@@ -224,7 +226,7 @@ fn a_push_that_relies_on_a_searcher_who_finds_other_work_is_not_lost() {
     explore(|| {
         let world = world();
         world.park(2);
-        assert_eq!(world.domain.take_watch(at(2), cpu_id(2)), Claimed::Kick);
+        assert_eq!(world.watch.take(at(2), cpu_id(2)), Claimed::Kick);
         world.waiting[3].store(at(3), 1, Relaxed);
         world.domain.show_loaded(at(3), place(3), fence);
         world.domain.begin_search(at(1));
@@ -292,14 +294,14 @@ fn a_kick_that_is_put_off_is_seen_by_the_keeper_who_leaves() {
         let world = world();
         world.park(2);
         world.park(1);
-        assert_eq!(world.domain.take_watch(at(1), cpu_id(1)), Claimed::Kick);
+        assert_eq!(world.watch.take(at(1), cpu_id(1)), Claimed::Kick);
         let world = Arc::new(world);
         race([
             role(&world, |world| world.push_lone(0)),
             // As `wake_up`, and then work of its own.
             role(&world, |world| {
                 let roused = world.domain.leave_park(at(1), place(1), &world.words[1]);
-                world.domain.leave_watch(at(1));
+                world.watch.leave(at(1));
                 if roused == evenkeel_engine::idle::Roused::ByKick(KickReason::Search) {
                     world.domain.end_search(at(1));
                 }
@@ -315,7 +317,7 @@ fn a_cpu_that_parks_as_the_keeper_leaves_does_not_sleep_unwatched() {
     explore(|| {
         let world = world();
         world.park(1);
-        assert_eq!(world.domain.take_watch(at(1), cpu_id(1)), Claimed::Kick);
+        assert_eq!(world.watch.take(at(1), cpu_id(1)), Claimed::Kick);
         // A task alone on CPU 0: nothing that a CPU which parks takes for work yet, but to be watched.
         world.inbox.store(at(0), 1, Relaxed);
         world.domain.begin_search(at(2));
@@ -325,15 +327,15 @@ fn a_cpu_that_parks_as_the_keeper_leaves_does_not_sleep_unwatched() {
         race([
             role(&world, move |world| {
                 world.enter_park(2, Counted::AsSearcher);
-                if world.domain.take_watch(at(2), cpu_id(2)) == Claimed::Kick {
+                if world.watch.take(at(2), cpu_id(2)) == Claimed::Kick {
                     takes.store(at(2), 1, Relaxed);
                 }
             }),
             role(&world, |world| {
                 let _ = world.domain.leave_park(at(1), place(1), &world.words[1]);
-                world.domain.leave_watch(at(1));
+                world.watch.leave(at(1));
                 fence();
-                if !world.domain.is_watched(at(1)) {
+                if !world.watch.is_kept(at(1)) {
                     world.kick_searcher(1);
                 }
             }),
@@ -379,7 +381,7 @@ fn a_bit_that_is_cleared_beside_a_push_is_set_again() {
     explore_within(2, || {
         let world = world();
         world.park(2);
-        assert_eq!(world.domain.take_watch(at(2), cpu_id(2)), Claimed::Kick);
+        assert_eq!(world.watch.take(at(2), cpu_id(2)), Claimed::Kick);
         // Left over: what it was set for has been taken.
         world.domain.show_loaded(at(0), place(0), fence);
         world.domain.begin_search(at(1));
@@ -406,7 +408,7 @@ fn a_push_that_shows_no_bit_is_seen_by_the_keeper_who_leaves() {
     explore_within(2, || {
         let world = world();
         world.park(1);
-        assert_eq!(world.domain.take_watch(at(1), cpu_id(1)), Claimed::Kick);
+        assert_eq!(world.watch.take(at(1), cpu_id(1)), Claimed::Kick);
         let world = Arc::new(world);
         let parked = Arc::new(Word::new(0));
         let has_parked = Arc::clone(&parked);
@@ -414,7 +416,7 @@ fn a_push_that_shows_no_bit_is_seen_by_the_keeper_who_leaves() {
             role(&world, |world| world.push(0)),
             role(&world, |world| {
                 let roused = world.domain.leave_park(at(1), place(1), &world.words[1]);
-                world.domain.leave_watch(at(1));
+                world.watch.leave(at(1));
                 if roused == evenkeel_engine::idle::Roused::ByKick(KickReason::Search) {
                     world.domain.end_search(at(1));
                 }

@@ -7,7 +7,7 @@ mod model;
 
 use evenkeel_core::CpuId;
 use evenkeel_engine::host::Shared;
-use evenkeel_engine::idle::{Claimed, Counted, Domain, KickReason, ParkWord, Place, Roused, Scope, Searcher};
+use evenkeel_engine::idle::{Claimed, Counted, Domain, KickReason, ParkWord, Place, Roused, Scope, Searcher, Watch};
 use model::{Arc, Word, at, cpu_id, explore, fence, race, role};
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -15,6 +15,7 @@ const CPUS: usize = 4;
 
 struct World {
     domain: Domain<Word>,
+    watch: Watch<Word>,
     words: [ParkWord<Word>; CPUS],
     /// A bit for each CPU that may run something that waits in the queue of CPU 0.
     masked_for: Word,
@@ -31,6 +32,7 @@ fn place(bit: usize) -> Place {
 fn world(parked: &[usize]) -> World {
     let world = World {
         domain: Domain::new((0..CPUS).map(cpu_id).collect()),
+        watch: Watch::default(),
         words: std::array::from_fn(|_| ParkWord::default()),
         masked_for: Word::new(0),
         kicked: std::array::from_fn(|_| Word::new(0)),
@@ -39,7 +41,7 @@ fn world(parked: &[usize]) -> World {
     for cpu in parked.iter().copied().chain([3]) {
         world.domain.enter_park(at(cpu), place(cpu), &world.words[cpu], Counted::Not, fence);
     }
-    assert_eq!(world.domain.take_watch(at(3), cpu_id(3)), Claimed::Kick);
+    assert_eq!(world.watch.take(at(3), cpu_id(3)), Claimed::Kick);
     world
 }
 

@@ -53,10 +53,10 @@ impl<H: Host> Turns<H> {
         }
     }
 
-    /// Which CPUs to search. While nobody here is parked, what waits need not show; the same if a look has just seen work.
+    /// Which CPUs to search. While nobody is parked, what waits need not show; the same if a look has just seen work.
     fn search_scope(&mut self, machine: &Machine<H>) -> Scope {
         let has_seen_work = std::mem::take(&mut self.has_seen_work);
-        let is_all = has_seen_work || self.has_left_watch || !self.domain(machine).has_parked(self.at(Site::Search));
+        let is_all = has_seen_work || self.has_left_watch || !machine.has_parked(self.at(Site::Search));
         if is_all { Scope::Running } else { Scope::Loaded }
     }
 
@@ -71,7 +71,7 @@ impl<H: Host> Turns<H> {
         // ORDER P3, P4: a pusher that saw the search, or the watch, did not kick. Either this look sees what it pushed,
         // or it saw neither.
         H::fence(at);
-        let is_covered = !std::mem::take(&mut self.has_left_watch) && self.domain(machine).is_watched(at);
+        let is_covered = !std::mem::take(&mut self.has_left_watch) && machine.watch.is_kept(at);
         let scope = if is_covered { Scope::Loaded } else { Scope::Running };
         // Who parks later looks for himself.
         if !machine.has_parked(at) {
@@ -80,7 +80,7 @@ impl<H: Host> Turns<H> {
         }
         let waits_here = open > 0 || machine.cpu(self.cpu).inbox.hint(at) != InboxHint::Empty;
         let survey = self.survey(machine, at, scope, Depth::FirstWork, machine.host.now(self.cpu));
-        let is_unwatched = survey.later < Time::NEVER && !self.domain(machine).is_watched(at);
+        let is_unwatched = survey.later < Time::NEVER && !machine.watch.is_kept(at);
         if let Some(of) = survey.work_at {
             machine.kick_searcher(at, of);
         } else if waits_here || is_unwatched {
@@ -117,7 +117,7 @@ impl<H: Host> Turns<H> {
         // ORDER P4: pairs with the fence in `park`. Either a CPU that parks sees that this one is busy, and keeps the
         // watch, or we see that it is parked.
         H::fence(at);
-        if !self.domain(machine).is_watched(at) {
+        if !machine.watch.is_kept(at) {
             machine.kick_searcher(at, self.cpu);
         }
     }
@@ -175,8 +175,7 @@ impl<H: Host> Turns<H> {
     /// time one looks at all the others.
     fn takes_watch(&self, machine: &Machine<H>) -> bool {
         let at = self.at(Site::Park);
-        let domain = self.domain(machine);
-        !domain.is_watched(at) && machine.has_running(at) && domain.take_watch(at, self.cpu) == Claimed::Kick
+        !machine.watch.is_kept(at) && machine.has_running(at) && machine.watch.take(at, self.cpu) == Claimed::Kick
     }
 
     /// After a park.
@@ -191,7 +190,7 @@ impl<H: Host> Turns<H> {
         let roused = self.domain(machine).leave_park(at, place, &machine.cpu(self.cpu).park);
         if self.keeps_watch {
             (self.keeps_watch, self.has_left_watch) = (false, true);
-            self.domain(machine).leave_watch(at);
+            machine.watch.leave(at);
         }
         match roused {
             Roused::ByTime => {}

@@ -18,7 +18,7 @@ pub(crate) use enqueue::Woken;
 use crate::cpu::{Counter, Cpu, RunQueue};
 use crate::group::{GroupNode, GroupPort, Limit};
 use crate::host::{At, Host, LineClass, Lock, Shared, Site, Waited};
-use crate::idle::{Domain, Place};
+use crate::idle::{Domain, Place, Watch};
 use crate::lock_count;
 use crate::masks::{CpuBits, CpusError, Masks};
 use crate::seat::Seat;
@@ -106,6 +106,7 @@ pub struct Machine<H: Host> {
     pub(crate) table: Table<H>,
     pub(crate) masks: Masks<H>,
     /// Where groups start that may run on all CPUs.
+    pub(crate) watch: CachePadded<Watch<H::Shared>>,
     pub(crate) level: CachePadded<clocks::Level<H>>,
     switches: CachePadded<SwitchWords<H>>,
     pub(crate) phase: CachePadded<H::Shared>,
@@ -203,6 +204,7 @@ impl<H: Host> Machine<H> {
             domains,
             table: Table::new(),
             masks: Masks::new(places.len()),
+            watch: CachePadded::new(Watch::default()),
             level: CachePadded::new(clocks::Level::new()),
             switches: CachePadded::new(SwitchWords { claim: switch(), look_around: switch() }),
             phase: CachePadded::new(H::Shared::of(LineClass::Phase, 0)),

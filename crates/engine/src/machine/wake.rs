@@ -55,7 +55,7 @@ impl<H: Host> Machine<H> {
         H::fence(at);
         // The one task that waits here is the next one to run here, unless this poll goes on for long: a CPU that
         // keeps time sees to that. If it is not the next, the dispatch that leaves it waiting kicks.
-        if is_lone && seat.is_brisk.get() && self.domain_of(seat.cpu()).is_watched(at) {
+        if is_lone && seat.is_brisk.get() && self.watch.is_kept(at) {
             return;
         }
         if mask == MaskId::ALL {
@@ -290,7 +290,7 @@ impl<H: Host> Machine<H> {
                 match cpu.park.claim(at, KickReason::Inbox) {
                     Claimed::Kick => self.host.kick(home),
                     // Its poll may outlast the deadline: a parked CPU has to know of it.
-                    Claimed::No if !self.domain_of(home).is_watched(at) => self.kick_searcher(at, home),
+                    Claimed::No if !self.watch.is_kept(at) => self.kick_searcher(at, home),
                     Claimed::No => {}
                 }
                 home
