@@ -142,8 +142,7 @@ fn a_turn_that_reserves_more_shows_in_the_record() {
     });
     // In the middle of the first long turn.
     sim.run_until(Time::ZERO.after(us(2_200))).unwrap();
-    let clocks = sim.records().iter().filter(|record| record.kind == RecordKind::Clock);
-    let last = *clocks.last().unwrap();
+    let last = sim.records().iter().rev().find(|record| record.kind == RecordKind::Clock).unwrap();
     assert_eq!(Vtime::from_bits(last.b), sim.group_clock(group.id()));
     let received = sim.handle().stats().groups.iter().find(|stats| stats.name == "g").unwrap().run;
     assert!(received < us(800), "the long turn is not settled yet: {received:?}");
