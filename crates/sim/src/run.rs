@@ -353,7 +353,8 @@ impl Simulation {
     }
 
     /// The events kept, in the order in which they happened: no later one is a cause of an earlier one. Times grow on one
-    /// CPU; those of different CPUs may be out of order a little, since a CPU may be ahead of the others.
+    /// CPU, but for those of stalls, which may come into work whose poll is recorded already; those of different CPUs may
+    /// be out of order a little, since a CPU may be ahead of the others.
     pub fn records(&self) -> &[Record] {
         self.world().records()
     }
@@ -373,7 +374,8 @@ impl Simulation {
         self.parts.engine.group_clock(group)
     }
 
-    /// The events kept, which are not kept here any longer; those to come are.
+    /// The events kept, which are not kept here any longer; those to come are, until there were as many in all as are to be
+    /// kept.
     pub fn take_records(&mut self) -> Vec<Record> {
         self.world_mut().take_records()
     }

@@ -7,7 +7,7 @@ mod common;
 
 use common::Run;
 use evenkeel_core::{CpuId, Span, Time, Vspan, Vtime, Weight};
-use evenkeel_sim::{Activity, RecordKind};
+use evenkeel_sim::{Account, Activity, FaultKind, Faults, RecordKind};
 use perfetto_protos::trace::Trace as Published;
 use perfetto_protos::track_descriptor::TrackDescriptor;
 use perfetto_protos::track_event::{TrackEvent, track_event};
@@ -15,6 +15,9 @@ use protobuf::Message;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use track_event::Type;
+
+/// All kinds of faults at once, often.
+const FAULTS: &str = "stall=exp:100us@1000/s,holder=exp:5us@5%,kick=exp:50us@50%,tick=exp:300us@50%";
 
 /// What a viewer makes of the file.
 #[derive(Default)]
@@ -101,6 +104,16 @@ fn event_of(at: u64, event: &TrackEvent, interned: &Interned) -> Event {
         counter,
         begins: event.flow_ids.clone(),
         ends: event.terminating_flow_ids.clone(),
+    }
+}
+
+impl Event {
+    /// The value of a note that is a number.
+    fn number(&self, note: &str) -> u64 {
+        match self.notes[note] {
+            Note::Number(number) => number,
+            Note::Text(_) => panic!("{self:?}"),
+        }
     }
 }
 
@@ -271,28 +284,66 @@ fn a_wake_that_led_nowhere_is_no_flow() {
     assert_eq!((led.len(), nowhere.len(), open.len()), (4, 14, 14));
 }
 
+/// What one CPU's slices say, held against its account.
+fn check_account(decoded: &Decoded, cpu: usize, account: &Account) {
+    let work = |category| {
+        let slices = decoded.slices(cpu, category).into_iter();
+        Span::from_nanos(slices.map(|(_, end)| end.number("work_ns")).sum())
+    };
+    let lost = |kind| account.of(Activity::Lost(kind));
+    let worked = work("task").plus(work("user code"));
+    assert_eq!(worked, account.of(Activity::Work), "CPU {cpu}");
+    // A CPU that waits loses what passes after it should have gone on: its slice lasts until it does.
+    let (stalls, late) = (lost(FaultKind::Stall), lost(FaultKind::LateKick));
+    let idle = decoded.time_in(cpu, "idle").minus(account.of(Activity::Idle));
+    assert!(decoded.time_in(cpu, "idle") >= account.of(Activity::Idle).plus(late), "CPU {cpu}");
+    assert!(idle <= late.plus(stalls), "CPU {cpu}: {idle:?}");
+    let waits = decoded.time_in(cpu, "lock wait").minus(account.of(Activity::LockWait));
+    assert!(decoded.time_in(cpu, "lock wait") >= account.of(Activity::LockWait), "CPU {cpu}");
+    assert!(waits <= stalls, "CPU {cpu}: {waits:?}");
+    // The rest of a slice is what the scheduler does inside polls and for ticks, and what is taken away from them.
+    let beside = decoded.time_in(cpu, "task").minus(work("task"));
+    assert!(decoded.time_in(cpu, "task") >= work("task"), "CPU {cpu}");
+    let interrupts = FaultKind::ALL.map(lost).into_iter().fold(account.of(Activity::Taken), Span::plus);
+    assert!(beside <= account.scheduler().plus(interrupts), "CPU {cpu}: {beside:?}");
+}
+
 #[test]
 fn the_slices_are_what_the_accounting_says() {
     for machine in ["flat-4", "xeon-e5-2650v4-2s"] {
-        let run = Run::finite(machine);
-        let decoded = Decoded::of(&run);
-        for (cpu, account) in run.sim.accounting().cpus.iter().enumerate() {
-            let work = |category| {
-                let slices = decoded.slices(cpu, category).into_iter();
-                let works = slices.map(|(_, end)| match end.notes["work_ns"] {
-                    Note::Number(work) => work,
-                    Note::Text(_) => panic!("{end:?}"),
-                });
-                works.sum::<u64>()
-            };
-            let worked = work("task") + work("user code");
-            assert_eq!(Span::from_nanos(worked), account.of(Activity::Work), "{machine}, CPU {cpu}");
-            assert_eq!(decoded.time_in(cpu, "idle"), account.of(Activity::Idle), "{machine}, CPU {cpu}");
-            assert_eq!(decoded.time_in(cpu, "lock wait"), account.of(Activity::LockWait), "{machine}, CPU {cpu}");
-            // The rest of a slice is what the scheduler does inside polls and for ticks.
-            let beside = decoded.time_in(cpu, "task").minus(Span::from_nanos(work("task")));
-            assert!(decoded.time_in(cpu, "task") >= Span::from_nanos(work("task")), "{machine}, CPU {cpu}");
-            assert!(beside <= account.scheduler(), "{machine}, CPU {cpu}: {beside:?}");
+        for faults in [Faults::NONE, FAULTS.parse().unwrap()] {
+            let run = Run::finite_with(machine, faults);
+            let decoded = Decoded::of(&run);
+            let accounting = run.sim.accounting();
+            let total = accounting.total();
+            let lost = |kind| total.of(Activity::Lost(kind)) > Span::ZERO;
+            assert_eq!(
+                [FaultKind::Stall, FaultKind::HolderOff, FaultKind::LateKick].map(lost),
+                [faults != Faults::NONE; 3]
+            );
+            for (cpu, account) in accounting.cpus.iter().enumerate() {
+                check_account(&decoded, cpu, account);
+            }
+        }
+    }
+}
+
+#[test]
+fn faults_are_told_where_they_happen() {
+    let run = Run::finite_with("xeon-e5-2650v4-2s", FAULTS.parse().unwrap());
+    let decoded = Decoded::of(&run);
+    decoded.check();
+    for (kind, name) in [(RecordKind::Stall, "stall"), (RecordKind::HolderOff, "lock holder off")] {
+        for cpu in 0..run.machine.cpus() {
+            let records = run.sim.records().iter().filter(|record| record.kind == kind && record.cpu.index() == cpu);
+            let mut happened: Vec<_> =
+                records.map(|record| (record.at.as_nanos(), u64::from(record.a) * 1_000)).collect();
+            happened.sort_unstable();
+            let told = decoded.cpu(cpu).iter().filter(|event| event.name == name);
+            let mut told: Vec<_> = told.map(|event| (event.at, event.number("lost_ns"))).collect();
+            told.sort_unstable();
+            assert!(!told.is_empty() || cpu > 0, "nothing happened");
+            assert_eq!(told, happened, "{name} of CPU {cpu}");
         }
     }
 }

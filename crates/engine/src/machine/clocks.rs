@@ -119,7 +119,11 @@ impl<H: Host> Machine<H> {
         if cfg!(debug_assertions) {
             line.reserved.fetch_add(check_at(at), missing, Relaxed);
         }
-        line.clock.fetch_add(at, missing, Relaxed);
+        let before = Vtime::from_bits(line.clock.fetch_add(at, missing, Relaxed));
+        if H::OBSERVES {
+            let after = Vtime::from_bits(before.bits().wrapping_add(missing));
+            self.host.observe(at, Event::Clock(reservation.group, after));
+        }
         *reservation = Reservation { amount, lasts: Span::MAX, ..*reservation };
     }
 

@@ -42,7 +42,7 @@ pub enum RecordKind {
     LockGot = 15,
     /// It is published that some tasks (`b`) wait in the queue of a CPU (`a`).
     Queue = 16,
-    /// The clock of a group (`a`) was settled or raised, and shows `b`.
+    /// The clock of a group (`a`) was settled or raised, or the rest of a slice was reserved of it, and it shows `b`.
     Clock = 17,
     /// A CPU has ended: its machine stops.
     End = 18,
@@ -72,8 +72,8 @@ pub(super) struct Stream {
     hash: u64,
     count: u64,
     kept: Vec<Record>,
-    /// How many records are kept at most.
-    kept_max: usize,
+    /// How many more are to be kept. Those that were taken away count: what is left out is at the end.
+    room: usize,
     /// Records that came after those.
     left_out: u64,
     tasks: HashMap<TaskKey, u32, FxBuildHasher>,
@@ -93,7 +93,7 @@ impl Stream {
             hash: FACTOR,
             count: 0,
             kept: Vec::new(),
-            kept_max: 0,
+            room: 0,
             left_out: 0,
             tasks: HashMap::default(),
             next_task: 0,
@@ -102,7 +102,7 @@ impl Stream {
 
     /// From here on records are kept, until there are `max`.
     pub(super) fn keep(&mut self, max: usize) {
-        (self.kept_max, self.left_out) = (max, 0);
+        (self.room, self.left_out) = (max.saturating_sub(self.kept.len()), 0);
     }
 
     pub(super) fn add(&mut self, record: Record) {
@@ -110,7 +110,8 @@ impl Stream {
         let who = u64::from(record.cpu.get()) | (record.kind as u64) << 32;
         let hash = mix(mix(self.hash, record.at.as_nanos()), who);
         self.hash = mix(mix(hash, record.a.into()), record.b);
-        if self.kept.len() < self.kept_max {
+        if self.room > 0 {
+            self.room -= 1;
             self.kept.push(record);
         } else {
             self.left_out += 1;
@@ -174,6 +175,26 @@ mod tests {
         assert_ne!(base, digest(&[record(1, 2), Record { cpu: CpuId::new(4), ..record(2, 3) }]));
         assert_ne!(base, digest(&[record(1, 2), Record { kind: RecordKind::Kick, ..record(2, 3) }]));
         assert_ne!(base, digest(&[record(1, 2), Record { b: 1, ..record(2, 3) }]));
+    }
+
+    #[test]
+    fn taking_records_makes_no_room_for_more() {
+        let mut stream = Stream::new();
+        let add = |stream: &mut Stream, count: u32| (0..count).for_each(|a| stream.add(record(1, a)));
+        add(&mut stream, 2);
+        stream.keep(5);
+        add(&mut stream, 3);
+        assert_eq!((stream.take_kept().len(), stream.left_out()), (3, 0));
+        add(&mut stream, 4);
+        assert_eq!((stream.take_kept().len(), stream.left_out()), (2, 2));
+        add(&mut stream, 1);
+        assert_eq!((stream.take_kept().len(), stream.left_out()), (0, 3));
+        // What is still there counts too.
+        stream.keep(2);
+        add(&mut stream, 1);
+        stream.keep(2);
+        add(&mut stream, 2);
+        assert_eq!((stream.kept().len(), stream.left_out()), (2, 1));
     }
 
     #[test]

@@ -17,6 +17,7 @@ pub(crate) mod faults;
 mod line;
 pub(crate) mod lock_stat;
 pub(crate) mod locks;
+mod observe;
 mod place;
 
 pub(crate) use acts::{
@@ -30,9 +31,9 @@ use crate::faults::{FaultKind, Faults};
 use crate::machine::Machine;
 use account::{Account, Accounting, Activity, Books, Frame, Function};
 use agenda::Agenda;
-use evenkeel_core::{CpuId, GroupId, Seed, Span, Time, Vtime};
+use evenkeel_core::{CpuId, Seed, Span, Time};
 use evenkeel_engine::host::{At, Site, Sites};
-use events::{Record, RecordKind, Stream};
+use events::{RecordKind, Stream};
 use line::{LineId, Lines};
 use locks::LockState;
 
@@ -248,8 +249,8 @@ impl World {
 
     /// The acting CPU is at these places in the engine, or at none.
     pub(crate) fn come_into(&mut self, places: Sites) {
-        if let Some(cpu) = self.acting.filter(|cpu| *cpu != CpuId::OUTSIDE) {
-            self.cpus[cpu.index()].last_in = places;
+        if let Some(cpu) = self.acting_cpu() {
+            cpu.last_in = places;
         }
     }
 
@@ -263,11 +264,6 @@ impl World {
     fn place(&self) -> Sites {
         let cpu = self.acting.filter(|cpu| *cpu != CpuId::OUTSIDE);
         cpu.map_or(Sites::NONE, |cpu| self.cpus[cpu.index()].last_in)
-    }
-
-    fn record(&mut self, kind: RecordKind, a: u32, b: u64) {
-        let record = Record { at: self.acting_time(), cpu: self.acting.unwrap_or(CpuId::OUTSIDE), kind, a, b };
-        self.stream.add(record);
     }
 
     /// The CPU that acts, unless it is inside user code: only then can it be suspended.
@@ -342,8 +338,8 @@ impl World {
 
     /// What the actor does now waits for what it has read.
     fn stop_reading(&mut self) {
-        if let Some(cpu) = self.acting.filter(|cpu| *cpu != CpuId::OUTSIDE) {
-            self.cpus[cpu.index()].is_reading = false;
+        if let Some(cpu) = self.acting_cpu() {
+            cpu.is_reading = false;
         }
     }
 
@@ -496,59 +492,6 @@ impl World {
         }
     }
 
-    pub(crate) fn observe_spawn(&mut self, key: evenkeel_engine::host::TaskKey) {
-        let task = self.stream.new_task(key);
-        self.record(RecordKind::Spawn, task, 0);
-    }
-
-    pub(crate) fn observe_wake(&mut self, key: evenkeel_engine::host::TaskKey) {
-        let task = self.stream.task(key);
-        self.record(RecordKind::Wake, task, 0);
-    }
-
-    pub(crate) fn observe_move(&mut self, key: evenkeel_engine::host::TaskKey) {
-        let task = self.stream.task(key);
-        self.record(RecordKind::Migrate, task, 0);
-    }
-
-    pub(crate) fn observe_dispatch(&mut self, key: evenkeel_engine::host::TaskKey, group: u32) {
-        self.cost_points += 1;
-        self.spend_on(Function::Switch, Sites::NONE.with(Site::Dispatch), self.machine.costs.switch);
-        let task = self.stream.task(key);
-        if let Some(cpu) = self.acting_cpu() {
-            cpu.dispatched = (task, group);
-        }
-        self.record(RecordKind::Dispatch, task, group.into());
-    }
-
-    /// Its address may be another task's by now: it has a number since it was dispatched.
-    pub(crate) fn observe_leave(&mut self) {
-        let (task, group) = self.acting_cpu().map_or((u32::MAX, u32::MAX), |cpu| cpu.dispatched);
-        self.record(RecordKind::Leave, task, group.into());
-    }
-
-    pub(crate) fn observe_queue(&mut self, cpu: CpuId, count: usize) {
-        self.record(RecordKind::Queue, cpu.get(), count as u64);
-    }
-
-    pub(crate) fn observe_clock(&mut self, group: GroupId, clock: Vtime) {
-        self.record(RecordKind::Clock, group.get(), clock.bits());
-    }
-
-    fn begin_user(&mut self, cpu: CpuId) {
-        self.record(RecordKind::UserBegin, 0, 0);
-        let state = &mut self.cpus[cpu.index()];
-        state.is_in_user = true;
-        state.worked_before = state.books.of(Activity::Work);
-        self.come_into(Sites::NONE);
-    }
-
-    fn record_user_end(&mut self, cpu: CpuId) {
-        let state = &self.cpus[cpu.index()];
-        let worked = state.books.of(Activity::Work).minus(state.worked_before);
-        self.record(RecordKind::UserEnd, 0, worked.as_nanos());
-    }
-
     /// What every CPU's time went to until now.
     pub(crate) fn accounting(&self) -> Accounting {
         let cpus = self.cpus.iter().map(|cpu| self.account(cpu)).collect();
@@ -566,26 +509,6 @@ impl World {
     /// From here on, counts of locks and lines begin anew.
     pub(crate) fn clear_lock_stat(&mut self) {
         self.lock_stat = lock_stat::Collector::default();
-    }
-
-    pub(crate) fn keep_records(&mut self, max: usize) {
-        self.stream.keep(max);
-    }
-
-    pub(crate) fn records(&self) -> &[Record] {
-        self.stream.kept()
-    }
-
-    pub(crate) fn left_out(&self) -> u64 {
-        self.stream.left_out()
-    }
-
-    pub(crate) fn take_records(&mut self) -> Vec<Record> {
-        self.stream.take_kept()
-    }
-
-    pub(crate) fn digest(&self) -> (u64, u64) {
-        self.stream.digest()
     }
 }
 

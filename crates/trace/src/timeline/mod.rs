@@ -1,6 +1,6 @@
 //! A trace as one page of HTML, which needs nothing else: no network, no other file.
 //!
-//! The page holds the trace as bytes ([`data`] says how they are laid out) and a script that draws them.
+//! The page holds the trace as bytes (`data.rs` says how they are laid out) and a script that draws them.
 //!
 //! Knows nothing of how a trace is read off a record.
 

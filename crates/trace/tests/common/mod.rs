@@ -3,7 +3,7 @@
 use evenkeel_core::{GroupId, Span, Time};
 use evenkeel_engine::api::{self, Group};
 use evenkeel_sim::machine::Machine;
-use evenkeel_sim::{Config, Simulation};
+use evenkeel_sim::{Config, Faults, Simulation};
 use evenkeel_trace::{Source, Trace};
 use std::time::Duration;
 
@@ -19,8 +19,12 @@ pub(crate) struct Run {
 impl Run {
     /// A machine with two groups, `heavy` of weight 300 and `light` of weight 100. Keeps at most so many records.
     pub(crate) fn new(machine: &str, records_max: usize) -> Run {
+        Run::with_faults(machine, Faults::NONE, records_max)
+    }
+
+    fn with_faults(machine: &str, faults: Faults, records_max: usize) -> Run {
         let machine = Machine::named(machine).unwrap();
-        let mut sim = Simulation::new(Config::new(machine.clone())).unwrap();
+        let mut sim = Simulation::new(Config { faults, ..Config::new(machine.clone()) }).unwrap();
         sim.keep_records_up_to(records_max);
         let group = |(name, weight): (&str, u32)| sim.handle().group(name).weight(weight).build().unwrap();
         let groups = [("heavy", 300), ("light", 100)].map(group).into();
@@ -29,7 +33,12 @@ impl Run {
 
     /// Tasks that compute, give way, and sleep, so often; all is done after 30 ms.
     pub(crate) fn finite(machine: &str) -> Run {
-        let mut run = Run::new(machine, usize::MAX);
+        Run::finite_with(machine, Faults::NONE)
+    }
+
+    /// The same while faults go on.
+    pub(crate) fn finite_with(machine: &str, faults: Faults) -> Run {
+        let mut run = Run::with_faults(machine, faults, usize::MAX);
         let tasks = 3 * run.machine.cpus() as u64;
         let groups = run.groups.clone();
         run.sim.with(|_| {
