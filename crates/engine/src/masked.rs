@@ -110,6 +110,11 @@ impl MaskedWaiting {
         union
     }
 
+    /// Whether any of them may run on the queue's own CPU, of which nothing is shown.
+    pub(crate) fn is_for<H: Host>(&self, own: CpuId, masks: &Masks<H>) -> bool {
+        self.counts.iter().any(|(mask, _)| masks.row(*mask).bits().contains(own))
+    }
+
     /// Whether it shows that there is something for anybody.
     pub(crate) fn shows_any(&self) -> bool {
         !self.shown.is_empty()

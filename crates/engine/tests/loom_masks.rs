@@ -22,6 +22,9 @@ struct World {
     kicked: [Word; CPUS],
     /// Whether CPU 1 sleeps after the race.
     is_asleep: Word,
+    /// What is in the inbox of CPU 1, and what waits in its queue.
+    inbox: Word,
+    length: Word,
 }
 
 fn place(bit: usize) -> Place {
@@ -37,6 +40,8 @@ fn world(parked: &[usize]) -> World {
         masked_for: Word::new(0),
         kicked: std::array::from_fn(|_| Word::new(0)),
         is_asleep: Word::new(0),
+        inbox: Word::new(0),
+        length: Word::new(0),
     };
     for cpu in parked.iter().copied().chain([3]) {
         world.domain.enter_park(at(cpu), place(cpu), &world.words[cpu], Counted::Not, fence);
@@ -113,6 +118,25 @@ impl World {
         }
     }
 
+    /// As `pull_work` of a CPU that takes in the inbox of CPU 1, and may run nothing of it; then `hand_back` and `rouse`.
+    fn take_in(&self) {
+        let came = self.inbox.swap(at(2), 0, Relaxed);
+        self.length.store(at(2), came, Relaxed);
+        fence();
+        if self.words[1].claim(at(2), KickReason::Inbox) == Claimed::Kick {
+            self.kicked[1].store(at(2), 1, Relaxed);
+        }
+    }
+
+    /// As `park` of CPU 1, of which only its own inbox and queue matter here.
+    fn park_alone(&self) {
+        self.domain.enter_park(at(1), place(1), &self.words[1], Counted::Not, fence);
+        let has_own = self.inbox.load(at(1), Relaxed) != 0 || self.length.load(at(1), Relaxed) != 0;
+        if !has_own {
+            self.is_asleep.store(at(1), 1, Relaxed);
+        }
+    }
+
     fn was_kicked(&self, cpu: usize) -> bool {
         self.kicked[cpu].load(at(0), Relaxed) == 1
     }
@@ -182,4 +206,16 @@ fn who_relies_on_a_kick_that_is_under_way_is_passed_on() {
             assert!(!is_lost, "P6: something waits that CPU 2 may run, and it sleeps");
         });
     }
+}
+
+#[test]
+fn a_cpu_whose_inbox_was_taken_in_while_it_parked_is_roused() {
+    explore(|| {
+        let world = world(&[]);
+        world.inbox.store(at(0), 1, Relaxed);
+        let world = Arc::new(world);
+        race([role(&world, World::take_in), role(&world, World::park_alone)]);
+        let is_lost = world.sleeps() && !world.was_kicked(1);
+        assert!(!is_lost, "P6: what only CPU 1 may run waits there, and it sleeps");
+    });
 }

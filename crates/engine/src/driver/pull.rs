@@ -149,19 +149,28 @@ impl<H: Host> Turns<H> {
     }
 
     /// Lets go of another CPU's queue, which showed `showed` tasks that may run everywhere when its inbox was taken in.
-    fn leave_queue(machine: &Machine<H>, at: At, other: CpuId, mut queue: QueueGuard<'_, H>, showed: usize) {
-        machine.publish(at, other, &mut queue);
-        machine.settle_counts(at, &mut queue);
-        machine.note_empty(at, other, &queue);
+    fn leave_queue(machine: &Machine<H>, at: At, other: CpuId, queue: QueueGuard<'_, H>, showed: usize) {
         let is_news = showed == 0 && queue.open_len() > 0;
-        let news = queue.masked.take_news();
-        drop(queue);
-        machine.spread_news(at, other, news);
+        Self::hand_back(machine, at, other, queue);
         if is_news {
             // ORDER P1, P3: as for a push. While the inbox was on its way into the queue, who looked may have seen
             // neither.
             H::fence(at);
             machine.kick_searcher(at, other);
+        }
+    }
+
+    /// Publishes another CPU's queue, lets go of it, and tells those whom nobody else would tell of what has a mask.
+    fn hand_back(machine: &Machine<H>, at: At, other: CpuId, mut queue: QueueGuard<'_, H>) {
+        machine.publish(at, other, &mut queue);
+        machine.settle_counts(at, &mut queue);
+        machine.note_empty(at, other, &queue);
+        let news = queue.masked.take_news();
+        let is_for_owner = queue.masked.is_for(other, &machine.masks);
+        drop(queue);
+        machine.spread_news(at, other, news);
+        if is_for_owner {
+            machine.rouse(at, other);
         }
     }
 
@@ -209,12 +218,7 @@ impl<H: Host> Turns<H> {
             let count = pull_count(queue.fair.waiting(slot));
             self.load(machine, at, &mut queue, smallest.group, count)
         });
-        machine.publish(at, other, &mut queue);
-        machine.settle_counts(at, &mut queue);
-        machine.note_empty(at, other, &queue);
-        let news = queue.masked.take_news();
-        drop(queue);
-        machine.spread_news(at, other, news);
+        Self::hand_back(machine, at, other, queue);
         let fired = !woken.is_empty();
         self.wake_all(machine, woken);
         let Some(haul) = haul else { return fired };

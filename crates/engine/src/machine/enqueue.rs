@@ -165,6 +165,17 @@ impl<H: Host> Machine<H> {
         }
     }
 
+    /// Rouses a CPU whose inbox was taken in for it. It may have parked meanwhile, and seen the tasks neither in the inbox nor
+    /// in the queue; and of those that only it may run nobody else is told. After the queue was published.
+    pub(crate) fn rouse(&self, at: At, of: CpuId) {
+        // ORDER P1, P6: pairs with the fence of a CPU that parks. Either its last look sees the length, or we see that it is
+        // parked.
+        H::fence(at);
+        if self.cpu(of).park.claim(at, KickReason::Inbox) == Claimed::Kick {
+            self.host.kick(of);
+        }
+    }
+
     /// Publishes what waits in a CPU's queue.
     pub(crate) fn publish(&self, at: At, of: CpuId, queue: &mut RunQueue) -> Option<Smallest> {
         let at = at.within(Site::Publish);
