@@ -170,3 +170,24 @@ fn what_is_not_kept_is_counted() {
         assert_eq!(other.accounting(), unrecorded.accounting());
     }
 }
+
+#[test]
+fn what_is_kept_begins_with_the_cpus_that_are_idle() {
+    let ran = |keeps: bool| {
+        let mut sim = Simulation::new(Config::new(machine("flat-4"))).unwrap();
+        let handle = sim.handle();
+        sim.with(|_| spin_in(&handle.default_group(), 1, us(500)));
+        sim.run_until(Time::ZERO.after(us(100))).unwrap();
+        if keeps {
+            sim.keep_records();
+        }
+        let kept = sim.records().to_vec();
+        sim.run_until(Time::ZERO.after(us(1_000))).unwrap();
+        (kept, sim.digest())
+    };
+    let (kept, digest) = ran(true);
+    let idle: Vec<_> = kept.iter().filter(|record| record.kind == RecordKind::Park).map(|record| record.cpu).collect();
+    assert_eq!((kept.len(), idle.len()), (3, 3), "all but the one that computes: {kept:?}");
+    assert!(kept.iter().all(|record| record.at >= Time::ZERO.after(us(100))));
+    assert_eq!(digest, ran(false).1, "it is no event");
+}

@@ -110,6 +110,11 @@ impl Stream {
         let who = u64::from(record.cpu.get()) | (record.kind as u64) << 32;
         let hash = mix(mix(self.hash, record.at.as_nanos()), who);
         self.hash = mix(mix(hash, record.a.into()), record.b);
+        self.keep_only(record);
+    }
+
+    /// Keeps what is no event.
+    pub(super) fn keep_only(&mut self, record: Record) {
         if self.room > 0 {
             self.room -= 1;
             self.kept.push(record);

@@ -2,9 +2,9 @@
 //!
 //! Knows nothing of who reads it.
 
-use super::World;
 use super::account::{Activity, Function};
 use super::events::{Record, RecordKind};
+use super::{Phase, World};
 use evenkeel_core::{CpuId, GroupId, Vtime};
 use evenkeel_engine::host::{Site, Sites, TaskKey};
 
@@ -67,8 +67,15 @@ impl World {
         self.record(RecordKind::UserEnd, 0, worked.as_nanos());
     }
 
+    /// What is kept begins with the CPUs that are idle: who only sees what follows could not tell.
     pub(crate) fn keep_records(&mut self, max: usize) {
         self.stream.keep(max);
+        for (index, cpu) in (0u32..).zip(&self.cpus) {
+            if let Phase::Idle { since } = cpu.phase {
+                let (at, cpu) = (since.max(self.now), CpuId::new(index));
+                self.stream.keep_only(Record { at, cpu, kind: RecordKind::Park, a: 0, b: 0 });
+            }
+        }
     }
 
     pub(crate) fn records(&self) -> &[Record] {
