@@ -9,6 +9,7 @@ use common::Run;
 use evenkeel_core::{CpuId, Span, Time, Vspan, Vtime, Weight};
 use evenkeel_sim::{Account, Activity, FaultKind, Faults, RecordKind};
 use perfetto_protos::trace::Trace as Published;
+use perfetto_protos::trace_packet::trace_packet::SequenceFlags;
 use perfetto_protos::track_descriptor::TrackDescriptor;
 use perfetto_protos::track_event::{TrackEvent, track_event};
 use protobuf::Message;
@@ -72,6 +73,8 @@ fn decode(bytes: &[u8]) -> Decoded {
             assert!(decoded.tracks.insert(track.uuid(), track.clone()).is_none(), "a track is described twice");
         }
         if packet.has_track_event() {
+            // Without it a viewer would not look its numbers up.
+            assert_eq!(packet.sequence_flags(), SequenceFlags::SEQ_NEEDS_INCREMENTAL_STATE as u32, "{packet:?}");
             let event = packet.track_event();
             assert!(decoded.tracks.contains_key(&event.track_uuid()), "an event of no track: {event:?}");
             let events = decoded.events.entry(event.track_uuid()).or_default();
@@ -180,6 +183,10 @@ impl Decoded {
                 assert!((0..=1).contains(&open), "slices overlap: {event:?}");
                 let is_named = matches!(event.kind, Type::TYPE_SLICE_BEGIN | Type::TYPE_INSTANT);
                 assert_eq!(is_named, !event.name.is_empty(), "{event:?}");
+                if event.kind == Type::TYPE_SLICE_BEGIN && event.categories == ["task"] {
+                    let group = event.name.split(" #").next().unwrap();
+                    assert_eq!(event.notes.get("group"), Some(&Note::Text(group.to_owned())), "{event:?}");
+                }
                 event.begins.iter().for_each(|flow| flows.entry(*flow).or_default().0.push(event.at));
                 event.ends.iter().for_each(|flow| flows.entry(*flow).or_default().1.push(event.at));
             }
@@ -200,6 +207,20 @@ impl Decoded {
 fn slices_close_flows_pair_and_time_grows() {
     for machine in ["flat-4", "flat-16", "xeon-e5-2650v4-2s"] {
         Decoded::of(&Run::finite(machine)).check();
+    }
+}
+
+#[test]
+fn what_waited_says_for_how_long() {
+    let run = Run::finite("flat-16");
+    let decoded = Decoded::of(&run);
+    let wakes: BTreeMap<u64, u64> =
+        decoded.events.values().flatten().flat_map(|event| event.begins.iter().map(|flow| (*flow, event.at))).collect();
+    let runs = (0..16).flat_map(|cpu| decoded.slices(cpu, "task"));
+    let woken: Vec<_> = runs.filter(|(begin, _)| !begin.ends.is_empty()).collect();
+    assert!(woken.len() > 500, "{}", woken.len());
+    for (begin, _) in woken {
+        assert_eq!(begin.number("waited_ns"), begin.at - wakes[&begin.ends[0]], "{begin:?}");
     }
 }
 
