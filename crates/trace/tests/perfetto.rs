@@ -7,7 +7,8 @@ mod common;
 
 use common::Run;
 use evenkeel_core::{CpuId, Span, Time, Vspan, Vtime, Weight};
-use evenkeel_sim::{Account, Activity, FaultKind, Faults, RecordKind};
+use evenkeel_sim::{Account, Activity, FaultKind, Faults, Record, RecordKind};
+use evenkeel_trace::{Source, Trace};
 use perfetto_protos::trace::Trace as Published;
 use perfetto_protos::trace_packet::trace_packet::SequenceFlags;
 use perfetto_protos::track_descriptor::TrackDescriptor;
@@ -222,6 +223,30 @@ fn what_waited_says_for_how_long() {
     for (begin, _) in woken {
         assert_eq!(begin.number("waited_ns"), begin.at - wakes[&begin.ends[0]], "{begin:?}");
     }
+}
+
+#[test]
+fn what_ends_as_the_next_begins_comes_before_it() {
+    let mut run = Run::new("flat-4", 0);
+    run.until(100);
+    let record = |at, kind| Record { at: Time::from_nanos(at), cpu: CpuId::new(0), kind, a: 0, b: 1 };
+    // One event ends the one and begins the other.
+    let records = [record(10, RecordKind::Dispatch), record(20, RecordKind::Park), record(30, RecordKind::LockWait)];
+    let source = Source {
+        title: "by hand",
+        records: &records,
+        left_out: 0,
+        machine: &run.machine,
+        groups: &[],
+        begin: Time::ZERO,
+        end: Time::from_nanos(40),
+    };
+    let mut bytes = Vec::new();
+    evenkeel_trace::perfetto::write(&Trace::new(&source), &mut bytes).unwrap();
+    let decoded = decode(&bytes);
+    decoded.check();
+    let times = ["task", "idle", "lock wait"].map(|category| decoded.time_in(0, category).as_nanos());
+    assert_eq!(times, [10, 10, 10]);
 }
 
 #[test]
