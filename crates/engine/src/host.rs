@@ -25,7 +25,7 @@ pub enum Event {
     Moved(TaskKey),
     /// So many tasks wait in a CPU's queue, as it is published from here on.
     Queued(CpuId, usize),
-    /// A group's clock was settled or raised, or the rest of a slice was reserved of it, and it shows this.
+    /// A group's clock was settled or raised, or more was reserved of it, and it shows this.
     Clock(GroupId, Vtime),
 }
 

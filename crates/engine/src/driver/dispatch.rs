@@ -121,12 +121,14 @@ impl<H: Host> Turns<H> {
         }
     }
 
-    /// Reserves the rest of the slice for a turn that goes on for longer than was reserved.
+    /// Reserves more for a turn that goes on for longer than was reserved: as much again as it has used, up to a slice.
     fn stretch(&self, machine: &Machine<H>, mut slice: Slice, now: Time) -> Slice {
-        if now.since(slice.began) >= slice.reserved {
+        let used = now.since(slice.began);
+        if used >= slice.reserved {
             let at = self.at(Site::Dispatch);
-            slice.reservations.iter_mut().for_each(|reservation| machine.reserve_slice(at, reservation));
-            slice.reserved = Span::MAX;
+            let turn = used.times(2).min(machine.config.slice);
+            slice.reservations.iter_mut().for_each(|reservation| machine.reserve_more(at, reservation, turn));
+            slice.reserved = if turn == machine.config.slice { Span::MAX } else { turn };
         }
         slice
     }

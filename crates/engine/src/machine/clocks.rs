@@ -2,7 +2,7 @@
 //!
 //! One clock per group, shared by all CPUs: service received anywhere, divided by weight. Charging a turn at its end
 //! would let all CPUs pick the same group at once, so what turns of the group usually take, a slice at most, is *reserved*
-//! at the pick and *settled* at the end; a turn that takes longer reserves the rest of the slice. A group that
+//! at the pick and *settled* at the end; a turn that takes longer reserves more. A group that
 //! becomes runnable while none of it waits anywhere is *raised* to the *level*, the smallest clock that waits on the CPUs of
 //! its mask, less a credit: sleep earns no more than that, and a debt stays. One level for each mask that groups have: who
 //! has CPUs of its own runs ahead, and must not carry along those who share theirs (decision 0008).
@@ -109,12 +109,16 @@ impl<H: Host> Machine<H> {
         Reservation { group, weight, amount, lasts }
     }
 
-    /// Reserves a whole slice for a turn that takes longer than was reserved. A group whose turns are short on average and
-    /// now and then long would otherwise be picked by all CPUs at once.
-    pub(crate) fn reserve_slice(&self, at: At, reservation: &mut Reservation) {
+    /// Reserves as much as `turn` costs, for a turn that takes longer than was reserved. A group whose turns are short on
+    /// average and now and then long would otherwise be picked by all CPUs at once. Not while nothing of it waits, so that
+    /// nobody can pick it, and not a whole slice at once: who wakes meanwhile would have to wait for what nobody has received.
+    pub(crate) fn reserve_more(&self, at: At, reservation: &mut Reservation, turn: Span) {
         let at = Self::charge_at(at);
         let line = &self.table.row(reservation.group).line;
-        let amount = self.reserved_amount(self.config.slice, reservation.weight);
+        if line.waiting_cpus.load(at, Relaxed) == 0 {
+            return;
+        }
+        let amount = self.reserved_amount(turn, reservation.weight);
         let missing = amount.units().saturating_sub(reservation.amount.units());
         if cfg!(debug_assertions) {
             line.reserved.fetch_add(check_at(at), missing, Relaxed);
@@ -124,7 +128,7 @@ impl<H: Host> Machine<H> {
             let after = Vtime::from_bits(before.bits().wrapping_add(missing));
             self.host.observe(at, Event::Clock(reservation.group, after));
         }
-        *reservation = Reservation { amount, lasts: Span::MAX, ..*reservation };
+        *reservation = Reservation { amount: amount.max(reservation.amount), lasts: turn, ..*reservation };
     }
 
     /// What a turn of the group usually costs it, a slice at most, and how long that lasts. Nothing if it is so short that

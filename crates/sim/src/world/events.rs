@@ -42,7 +42,7 @@ pub enum RecordKind {
     LockGot = 15,
     /// It is published that some tasks (`b`) wait in the queue of a CPU (`a`).
     Queue = 16,
-    /// The clock of a group (`a`) was settled or raised, or the rest of a slice was reserved of it, and it shows `b`.
+    /// The clock of a group (`a`) was settled or raised, or more was reserved of it, and it shows `b`.
     Clock = 17,
     /// A CPU has ended: its machine stops.
     End = 18,
