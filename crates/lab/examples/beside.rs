@@ -27,8 +27,6 @@ const OF_GROUPS: &[(&str, Figure)] = &[
 const OF_RUNS: &[(&str, Figure)] = &[
     ("lag / bound", |run, _| at(run, "/all/lag_of_bound")),
     ("work / got", |run, _| Some(at(run, "/all/work_s")? / at(run, "/cpu/got_s")?)),
-    ("wakes per s", |run, _| Some(at(run, "/cpu/wakes")? / at(run, "/seconds")?)),
-    ("steals per s", |run, _| Some(at(run, "/cpu/steals")? / at(run, "/seconds")?)),
 ];
 
 fn at(run: &Value, pointer: &str) -> Option<f64> {

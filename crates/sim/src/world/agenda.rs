@@ -60,9 +60,9 @@ impl Agenda {
         self.nodes[node].when =
             if time == Time::NEVER { NEVER } else { u128::from(time.as_nanos()) << 64 | u128::from(self.sequence) };
         while node > 1 {
-            let (one, other) = (self.nodes[node], self.nodes[node ^ 1]);
+            // The place of the winner rather than the winner: that is chosen without a jump, and who wins is hard to foresee.
+            let winner = self.nodes[node ^ usize::from(self.nodes[node ^ 1].when < self.nodes[node].when)];
             node /= 2;
-            let winner = if other.when < one.when { other } else { one };
             // Whoever wins here as before changes nothing above.
             if std::mem::replace(&mut self.nodes[node], winner) == winner {
                 return;
