@@ -342,7 +342,7 @@ impl Simulation {
         Digest { hash, count }
     }
 
-    /// From here on, keeps every event. What is kept begins with a [`RecordKind::Park`] for each CPU that is idle.
+    /// From here on, keeps every event. What is kept begins with a [`crate::RecordKind::Park`] for each CPU that is idle.
     pub fn keep_records(&mut self) {
         self.keep_records_up_to(usize::MAX);
     }
