@@ -152,7 +152,8 @@ program = [{ repeat = { program = [{ run = "2500ns" }, { sleep = "53us" }] } }]
 #[test]
 fn a_long_turn_among_short_ones_is_reserved_too() {
     let folder = Folder::new("mixed");
-    for seed in ["1", "2", "3"] {
+    // With the last of these it was not enough to reserve as much again as was used.
+    for seed in ["1", "2", "3", "112"] {
         let run = sim(&folder, MIXED_TURNS, "flat-16", &["--seed", seed]);
         for group in ["heavy", "light"] {
             let lag = number(&run, &format!("/groups/{group}/lag_of_bound"));

@@ -121,14 +121,15 @@ impl<H: Host> Turns<H> {
         }
     }
 
-    /// Reserves more for a turn that goes on for longer than was reserved: as much again as it has used, up to a slice.
+    /// Reserves the rest of the slice for a turn that goes on for longer than was reserved.
     fn stretch(&self, machine: &Machine<H>, mut slice: Slice, now: Time) -> Slice {
         let used = now.since(slice.began);
         if used >= slice.reserved {
             let at = self.at(Site::Dispatch);
-            let turn = used.times(2).min(machine.config.slice);
-            slice.reservations.iter_mut().for_each(|reservation| machine.reserve_more(at, reservation, turn));
-            slice.reserved = if turn == machine.config.slice { Span::MAX } else { turn };
+            for reservation in slice.reservations.iter_mut().filter(|reservation| reservation.lasts <= used) {
+                machine.reserve_slice(at, reservation, used.times(2));
+            }
+            slice.reserved = slice.reservations.iter().map(|reservation| reservation.lasts).min().unwrap_or_default();
         }
         slice
     }

@@ -109,16 +109,17 @@ impl<H: Host> Machine<H> {
         Reservation { group, weight, amount, lasts }
     }
 
-    /// Reserves as much as `turn` costs, for a turn that takes longer than was reserved. A group whose turns are short on
-    /// average and now and then long would otherwise be picked by all CPUs at once. Not while nothing of it waits, so that
-    /// nobody can pick it, and not a whole slice at once: who wakes meanwhile would have to wait for what nobody has received.
-    pub(crate) fn reserve_more(&self, at: At, reservation: &mut Reservation, turn: Span) {
+    /// Reserves a whole slice for a turn that takes longer than was reserved. A group whose turns are short on average and
+    /// now and then long would otherwise be picked by all CPUs at once. Not while nothing of it waits, so that nobody can
+    /// pick it: then who wakes meanwhile would have to wait for what nobody has received. Ask again after `next`.
+    pub(crate) fn reserve_slice(&self, at: At, reservation: &mut Reservation, next: Span) {
         let at = Self::charge_at(at);
         let line = &self.table.row(reservation.group).line;
         if line.waiting_cpus.load(at, Relaxed) == 0 {
+            reservation.lasts = next;
             return;
         }
-        let amount = self.reserved_amount(turn, reservation.weight);
+        let amount = self.reserved_amount(self.config.slice, reservation.weight);
         let missing = amount.units().saturating_sub(reservation.amount.units());
         if cfg!(debug_assertions) {
             line.reserved.fetch_add(check_at(at), missing, Relaxed);
@@ -128,7 +129,7 @@ impl<H: Host> Machine<H> {
             let after = Vtime::from_bits(before.bits().wrapping_add(missing));
             self.host.observe(at, Event::Clock(reservation.group, after));
         }
-        *reservation = Reservation { amount: amount.max(reservation.amount), lasts: turn, ..*reservation };
+        *reservation = Reservation { amount, lasts: Span::MAX, ..*reservation };
     }
 
     /// What a turn of the group usually costs it, a slice at most, and how long that lasts. Nothing if it is so short that
